@@ -18,6 +18,7 @@ from .protocol.send.endpoint import Priority, Reliability
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
 from .runtime.coroutine_waiters import CoroutineWaiters
+from .runtime.no_peer import met_or_refused
 from .runtime.payload import Payload, payload_view
 from .runtime.sender import Sender
 from .sync import Sync
@@ -163,7 +164,7 @@ class AsyncLink:
             LinkClosed: the link was closed.
         """
         link = self.link
-        await self._waiters.wait(lambda: link.peers() or link._transport.authentication_problem or link.closed, timeout)
+        await self._waiters.wait(met_or_refused(lambda: link.peers() or link.closed, link._transport), timeout)
         link._check_open()
         if not link.peers():
             raise await asyncio.to_thread(link._no_peer_error, timeout)

@@ -35,7 +35,7 @@ from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
 from .runtime.link_state import LinkState
 from .runtime.link_stats import link_stats
-from .runtime.no_peer import no_peer_error
+from .runtime.no_peer import met_or_refused, no_peer_error
 from .runtime.port_holder import in_use_here
 from .runtime.port_probe import PortProbe
 from .runtime.receive_loop import ReceiveLoop
@@ -278,7 +278,7 @@ class Link:
             AuthenticationError: the listener and this side refuse each other; found out within two seconds.
             LinkClosed: the link was closed.
         """
-        self._wait(lambda: self._peer_manager.up or self._transport.authentication_problem, timeout)
+        self._wait(met_or_refused(lambda: self._peer_manager.up, self._transport), timeout)
         self._check_open()
         if not self._peer_manager.up:
             raise self._no_peer_error(timeout)

@@ -22,7 +22,8 @@ class WatchedIdentity:
 
     Attributes:
         identity: as it was last read.  When the folder cannot be read any more, it trusts no peer.
-        valid: the keys that are trusted, neither revoked nor expired; the newest of a peer is last.
+        valid: the keys of peers that are trusted, neither revoked nor expired; the newest of a peer is last.
+        routers: such keys of Zenoh routers, which are no peers.
         by_curve: the peer of each of those keys, by its public key of CURVE as text.
         by_name: the peers with a valid key.
         version: grows whenever something of this changes.
@@ -32,6 +33,7 @@ class WatchedIdentity:
         self.identity = identity
         self.version = 0
         self.valid: tuple[TrustedPeer, ...] = ()
+        self.routers: tuple[TrustedPeer, ...] = ()
         self.by_curve: dict[str, AuthenticatedPeer] = {}
         self.by_name: dict[str, AuthenticatedPeer] = {}
         self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
@@ -49,10 +51,10 @@ class WatchedIdentity:
         """Of the peers with a valid key."""
         return frozenset(peer.name for peer in self.valid)
 
-    def refresh(self) -> None:
-        """Look at the folder and the time, if that was not done just now."""
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Look at the folder and the time, if that was not done just now, or has to be done ``at_once``."""
         now_s = time.monotonic()
-        if now_s < self._next_look_s or not self._lock.acquire(False):
+        if (now_s < self._next_look_s and not at_once) or not self._lock.acquire(False):
             return
         try:
             self._next_look_s = now_s + LOOK_S
@@ -71,14 +73,16 @@ class WatchedIdentity:
             except ConfigurationError as error:
                 logger.error("%s: no peer is trusted until this is repaired", error)
                 self.identity = dataclasses.replace(before, trusted=())
-        valid = self.identity.valid()
-        if changed or valid != self.valid or not self.version:
+        keys = self.identity.valid()
+        valid = tuple(key for key in keys if key.role != "router")
+        routers = tuple(key for key in keys if key.role == "router")
+        if changed or (valid, routers) != (self.valid, self.routers) or not self.version:
             self.by_curve = {
                 peer.curve_public.decode(): AuthenticatedPeer(peer.name, peer.role, epoch_prefix(peer.name))
                 for peer in valid
             }
             self.by_name = {peer.name: peer for peer in self.by_curve.values()}
-            self.valid = valid
+            self.valid, self.routers = valid, routers
             self.version += 1
 
 

@@ -1,7 +1,8 @@
 """Advice where a link has met no peer."""
 
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from ..errors import AuthenticationError, PeerTimeout
 from ..process.listener_probe import Listener, probe
@@ -10,8 +11,23 @@ from ..transports import Transport
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 CONNECT_S = 1.0
+REPAIR_S = 1.0  # what another attempt takes, after a key was trusted on either side
 NAMED = 4
 GREETS = {"zeromq", "mqtt"}  # transports with listeners that `probe` recognises
+
+
+def met_or_refused(meets: Callable[[], object], transport: Transport) -> Callable[[], bool]:
+    """What a link without a peer waits for: ``meets()``, or a problem with identities, which only a person can end.
+
+    A problem that is known already may have been repaired just now, so it counts after `REPAIR_S`.
+    """
+    counts_from = time.monotonic() + (0.0 if transport.authentication_problem is None else REPAIR_S)
+
+    def is_decided() -> bool:
+        refused = transport.authentication_problem is not None and time.monotonic() > counts_from
+        return refused or bool(meets())
+
+    return is_decided
 
 
 def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_s: float) -> PeerTimeout:

@@ -2,11 +2,11 @@
 
 import json
 import os
-import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 import twinlink
 from twinlink.process.ports import free_ports
 from twinlink.protocol import liveness
+from twinlink.protocol.authentication import new_epoch
 from twinlink.protocol.frames import (
     HEADER_OCTETS,
     HELLO_TOPIC,
@@ -29,6 +30,8 @@ from twinlink.protocol.frames import (
 )
 from twinlink.transports import Endpoint, Transport, transport_class, transport_name
 from twinlink.transports.base import Frame, make_options
+
+from .identities import Identities
 
 SCALE = float(os.environ.get("TWINLINK_TEST_SCALE", "1"))
 PATIENCE_S = 60.0  # for what must come: only a failing test waits for so long
@@ -141,7 +144,7 @@ class ForeignPeer:
     def __init__(self, transport: Transport, node: str = "foreign", epoch: int | None = None) -> None:
         self.transport = transport
         self.node = node
-        self.epoch = secrets.randbits(64) if epoch is None else epoch
+        self.epoch = new_epoch(node if transport.identity is not None else None) if epoch is None else epoch
         self.flows: dict[str, int] = {}
         self.repairs = False
         self.max_payload = MAX_PAYLOAD
@@ -239,6 +242,7 @@ class Conformance:
         driver: top-level module that the transport needs and that may be missing; None if it needs none.
         package: the name in the message about the missing driver; by default ``driver``.
         shares_endpoint: whether the transport accepts a second listener at an endpoint (most refuse).
+        identities: whether every node has an identity, which its peers trust.
     """
 
     transport: ClassVar[str]
@@ -246,6 +250,13 @@ class Conformance:
     driver: ClassVar[str | None] = None
     package: ClassVar[str | None] = None
     shares_endpoint: ClassVar[bool] = False
+    identities: ClassVar[bool] = False
+    _identities: Identities | None = None  # of the test
+
+    @pytest.fixture(autouse=True)
+    def _make_identities(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        if self.identities:
+            self._identities = Identities(tmp_path_factory.mktemp("identities"))
 
     @pytest.fixture
     def endpoint(self) -> str:
@@ -269,8 +280,17 @@ class Conformance:
 
     def open(self, role: str, endpoint: str, **options: Any) -> twinlink.Link:
         """Open a link, which the caller closes."""
-        arguments: dict[str, Any] = {role: endpoint, **self.options, **options}
+        arguments: dict[str, Any] = {
+            role: endpoint,
+            **self.options,
+            "identity": self.identity_of(options.get("node"), role),
+            **options,
+        }
         return twinlink.open(transport_name(self.transport), **arguments)
+
+    def identity_of(self, node: str | None, role: str) -> Path | None:
+        """The folder of an identity for a link that is opened next; None: the suite runs without."""
+        return None if self._identities is None else self._identities.folder_of(node, role)
 
     @pytest.fixture(params=["listen", "connect"])
     def role(self, request: pytest.FixtureRequest) -> str:
@@ -296,7 +316,9 @@ class Conformance:
         made: list[ForeignPeer] = []
 
         def make(role: str = "connect", node: str = "foreign", epoch: int | None = None) -> ForeignPeer:
-            made.append(ForeignPeer(self.bare_transport(endpoint, role), node, epoch))
+            identity = self.identity_of(node, role)
+            bare = self.bare_transport(endpoint, role, *([identity] if identity is not None else []))
+            made.append(ForeignPeer(bare, node, epoch))
             return made[-1]
 
         yield make
@@ -309,11 +331,16 @@ class Conformance:
         monkeypatch.setattr(liveness, "PEER_TIMEOUT_NS", 10**15)
         monkeypatch.setattr(liveness, "HARD_TIMEOUT_NS", 10**15)
 
-    def bare_transport(self, endpoint: str, role: str) -> Transport:
-        """The bare transport, for foreign octets."""
+    def bare_transport(self, endpoint: str, role: str, identity: Path | None = None) -> Transport:
+        """The bare transport, for foreign octets; ``identity``: folder of its identity, where nodes have one."""
         backend = transport_class(self.transport)
         options = make_options(self.transport, backend.options_class, self.options)
         transport = backend(Endpoint.parse(endpoint), role == "listen", MAX_PAYLOAD + HEADER_OCTETS, options)
+        if identity is not None:
+            from twinlink.identity import Identity  # needs a package that suites without identities do without
+            from twinlink.identity.watched import WatchedIdentity
+
+            transport.identity = WatchedIdentity(Identity.load(identity))
         transport.open()
         return transport
 

@@ -22,9 +22,9 @@ from .base import Conformance, MakeForeign, Open, drain, in_thread, other, patie
 LONG_S = 2 * patience()  # longer than the time-out of a test
 LEAVES_WITHOUT_CLOSE = """
 import sys, threading, twinlink
-transport, endpoint, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
-listener = twinlink.open(transport, listen=endpoint, **options)
-connector = twinlink.open(transport, connect=endpoint, **options)
+transport, endpoint, options, *identities = sys.argv[1], sys.argv[2], eval(sys.argv[3]), *sys.argv[4:]
+listener = twinlink.open(transport, listen=endpoint, identity=identities[0], **options)
+connector = twinlink.open(transport, connect=endpoint, identity=identities[1], **options)
 connector.wait_ready(60)
 listener.receiver("handled", handler=lambda message: None)
 threading.Thread(target=lambda: list(listener.receiver("iterated")), daemon=True).start()
@@ -267,8 +267,9 @@ class Closing(Conformance):
 
     def test_an_interpreter_that_leaves_without_close_does_not_hang(self, endpoint: str) -> None:
         transport_class(self.transport)
+        identities = [str(self.identity_of(None, role) or "") for role in ("listen", "connect")]
         command = [sys.executable, "-c", LEAVES_WITHOUT_CLOSE, self.transport, endpoint, repr(self.options)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
+        done = subprocess.run([*command, *identities], capture_output=True, text=True, timeout=patience(), check=False)
         assert (done.returncode, done.stdout) == (0, "")
         assert "Traceback" not in done.stderr
 

@@ -4,7 +4,6 @@ The listener binds its PUB to the endpoint's port and its SUB to the next one up
 PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/protocol.md).
 """
 
-import os
 import select
 import threading
 import time
@@ -13,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from ..errors import TransportError
-from ..process.ip_address import bracketed, is_address
+from ..process.ip_address import is_address
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import RepeatedLookup, listen_addresses
 from ..protocol.frames import HELLO_TOPIC, MAGIC
-from .base import Frame, Transport, advice, check_descriptors
+from .base import Frame, Transport, check_descriptors
 from .connection_guard import PublisherGuard, SubscriberGuard
 from .tcp_connection import tcp_counters_available
 from .zeromq_guard import ZeromqGuard
-from .zeromq_handshakes import ConnectorHandshakes
+from .zeromq_handshakes import NEXT_KEY_S, ConnectorHandshakes
 from .zeromq_joining import JOINING, Joining
 from .zeromq_options import ZeromqOptions
-from .zeromq_socket import make_socket
+from .zeromq_socket import address, make_socket, not_opened
 
 if TYPE_CHECKING:
     from .zeromq_curve import ZeromqCurve
@@ -127,14 +125,7 @@ class ZeromqTransport(Transport):
             self._context.destroy(linger=0)  # with an open socket, ending the context blocks for ever
             if not isinstance(error, zmq.ZMQError | OSError):
                 raise
-            raise self._not_opened(error) from error
-
-    def _not_opened(self, error: zmq.ZMQError | OSError) -> TransportError:
-        what = "listen on" if self.listening else "connect to"
-        known = error.errno is not None and 0 < error.errno < 1000  # not libzmq's own, nor the resolver's
-        reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
-        ports = f"ports {self.endpoint.port} and {self.endpoint.port + 1}"
-        return TransportError(f"zeromq cannot {what} {self.endpoint} ({ports}): {reason}{advice(reason)}")
+            raise not_opened(self.endpoint, self.listening, error) from error
 
     def _authenticated(self) -> "ZeromqCurve | None":
         if self.identity is None:
@@ -149,8 +140,8 @@ class ZeromqTransport(Transport):
                 made.setsockopt(zmq.BACKLOG, BACKLOG)
                 made.setsockopt(zmq.HANDSHAKE_IVL, self.options.handshake_ms)
                 made.setsockopt(zmq.IPV6, int(":" in host))
-                made.bind(_address(host, port))
-                self._bound.append((made, _address(host, port)))
+                made.bind(address(host, port))
+                self._bound.append((made, address(host, port)))
 
     def _guarded(self) -> ZeromqGuard:
         options = self.options
@@ -194,7 +185,7 @@ class ZeromqTransport(Transport):
         with self._send_lock:
             for made, port in ((self._sub, self.endpoint.port), (self._pub, self.endpoint.port + 1)):
                 if self._connected_to:
-                    made.disconnect(_address(self._connected_to, port))
+                    made.disconnect(address(self._connected_to, port))
                 if not trusts:  # no key to expect: nothing is connected
                     continue
                 if self._curve is not None:
@@ -202,7 +193,7 @@ class ZeromqTransport(Transport):
                 made.setsockopt(zmq.IPV6, int(":" in host))
                 made.setsockopt(zmq.CONNECT_TIMEOUT, self._limit_ms)
                 made.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS * self._patience)
-                made.connect(_address(host, port))
+                made.connect(address(host, port))
             self._connected_to = host if trusts else ""
         self.sender = self._curve.listener if self._curve is not None else None
 
@@ -304,6 +295,8 @@ class ZeromqTransport(Transport):
             try:
                 if timeout_s > 0 and not self._get(EVENTS) & POLLIN:
                     self._drained = True
+                    if self._curve is not None:
+                        timeout_s = self._try_keys(self._curve, timeout_s)
                     if not self._poll.poll(timeout_s * 1000):
                         return None
                 topic = recv(NOBLOCK)
@@ -342,6 +335,13 @@ class ZeromqTransport(Transport):
         if received.topic == HELLO_TOPIC and self._guard is not None:
             self._guard.proved(False, received.fd, received.key)
         return received.topic, received.frame
+
+    def _try_keys(self, curve: "ZeromqCurve", timeout_s: float) -> float:
+        """For a connector that is about to wait: how long, as it may have to try another key for the listener."""
+        if self._handshakes is None or not self._handshakes.failing or curve.all_tried:
+            return timeout_s
+        self._tick_connector(curve, self._handshakes)
+        return min(timeout_s, NEXT_KEY_S)
 
     def tick(self) -> None:
         curve, handshakes = self._curve, self._handshakes
@@ -392,7 +392,3 @@ class ZeromqTransport(Transport):
             self._pub.close(FAREWELL_MS)
         self._sub.close()
         self._context.term()
-
-
-def _address(host: str, port: int) -> str:
-    return f"tcp://{bracketed(host)}:{port}"

@@ -1,7 +1,12 @@
 """The sockets of transport ``zeromq``, with their options set."""
 
+import os
+
 import zmq
 
+from ..errors import TransportError
+from ..process.ip_address import bracketed
+from .base import Endpoint, advice
 from .zeromq_guard import PUB_DOMAIN, SUB_DOMAIN
 from .zeromq_options import ZeromqOptions
 
@@ -41,3 +46,17 @@ def make_socket(
     made.setsockopt(zmq.RECONNECT_IVL_MAX, options.reconnect_max_ms)
     made.setsockopt(zmq.MAXMSGSIZE, max_frame)
     return made
+
+
+def address(host: str, port: int) -> str:
+    """As libzmq takes it."""
+    return f"tcp://{bracketed(host)}:{port}"
+
+
+def not_opened(endpoint: Endpoint, listening: bool, error: zmq.ZMQError | OSError) -> TransportError:
+    """What to raise where the sockets cannot be bound or connected."""
+    what = "listen on" if listening else "connect to"
+    known = error.errno is not None and 0 < error.errno < 1000  # not libzmq's own, nor the resolver's
+    reason = os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
+    ports = f"ports {endpoint.port} and {endpoint.port + 1}"
+    return TransportError(f"zeromq cannot {what} {endpoint} ({ports}): {reason}{advice(reason)}")
