@@ -1,12 +1,13 @@
 """The data files of experiments, their verdicts and tables."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from twinlink.errors import ConfigurationError
-from twinlink.measure.experiments import NAMES, description, outcome, report, verdicts
+from twinlink.errors import ConfigurationError, TwinlinkError
+from twinlink.measure.experiments import NAMES, description, measuring, outcome, report, verdicts
 from twinlink.measure.experiments.outcome import FAILED, Row
 
 
@@ -15,6 +16,7 @@ def test_a_data_file_is_consistent(name: str) -> None:
     found = description.load(name)
     assert found.title
     assert found.source
+    assert all(map(importlib.util.find_spec, found.modules))
     if found.not_run:
         return
     assert found.table is not None
@@ -90,6 +92,24 @@ def row(system: str, mean: float, half: float | None = None) -> Row:
 def test_an_ordering_is_found_or_not_or_left_open(rows: list[Row], verdict: str, reason: str) -> None:
     (found,) = verdicts.judge(description.parse("example", EXAMPLE), rows)
     assert (found["verdict"], found["reason"]) == (verdict, reason)
+    assert verdict != verdicts.FOUND or found["figures"] == "a: 1 ms < b: 2 ms"
+
+
+def test_a_case_names_its_numbers() -> None:
+    case = {"words": 164, "sweep_ms": 100, "processing_ms": 5, "protocol": "http", "setup": "not in the table"}
+    assert description.load("plc-cycles").case(case) == "164 words, sweep 100 ms, processing 5 ms, HTTP"
+
+
+@pytest.mark.parametrize(
+    ("needs", "told"),
+    [
+        ('modules = ["no_such_module"]', r"needs no_such_module, not installed here; install with: pip install"),
+        ('programs = ["no-such-program"]', r"needs no-such-program, not installed here; .*apt install no-such-program"),
+    ],
+)
+def test_what_is_not_installed_is_said_before_anything_is_measured(needs: str, told: str) -> None:
+    with pytest.raises(TwinlinkError, match=told):
+        measuring.check(description.parse("example", f"{needs}\n{EXAMPLE}"), "loopback")
 
 
 def test_what_is_left_behind(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@
 
 import argparse
 import datetime
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +55,6 @@ def run(given: argparse.Namespace) -> int:
     experiment = description.load(given.name)
     setting = measuring.check(experiment, given.setting)
     _check_hub(given, experiment.kind)
-    for name in ("scipy", "matplotlib"):
-        if importlib.util.find_spec(name) is None:
-            raise ModuleNotFoundError(name=name)
     folder: Path = given.out or Path(f"{given.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     if folder.exists() and any(folder.iterdir()):
         raise ConfigurationError(f"{folder} is not empty: give another --out, or remove it")
@@ -102,16 +98,16 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
         report.write(folder, experiment, rows, found)
     Output(given.json).emit(found, markdown(report.text(experiment, rows, found)))
     log(_NAME, f"report: {folder / report.REPORT}")
-    return _code(rows, about["complete"])
+    return _code(experiment, rows, about["complete"])
 
 
-def _code(rows: "list[Row]", complete: bool) -> int:
+def _code(experiment: "Experiment", rows: "list[Row]", complete: bool) -> int:
     from twinlink.measure.experiments.outcome import DONE as MEASURED
     from twinlink.measure.experiments.outcome import LEFT_OUT
 
     wrong = [row for row in rows if row.status not in (MEASURED, LEFT_OUT) or row.missing]
     for row in wrong:
-        log(_NAME, f"{', '.join(map(str, row.case.values()))}: {row.status}, {row.reason}")
+        log(_NAME, f"{experiment.case(row.case)}: {row.status}, {row.reason}")
     return DONE if rows and complete and not wrong else NOT_MET
 
 

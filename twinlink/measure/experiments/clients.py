@@ -13,6 +13,7 @@ from ...errors import TransportError
 from ...transports import Endpoint
 from ...transports.mosquitto import Mosquitto
 from ..setting import Setting
+from .description import Case
 from .measuring import Run, address, port, prefix
 from .outcome import Row, failed, of_values
 from .program import Program, ProgramFailed
@@ -30,13 +31,14 @@ def measure(run: Run) -> list[Row]:
         for number, (part, clients) in enumerate(cases):
             if run.stopped():
                 break
-            run.step(f"{part['name']}, {clients} clients", number / len(cases), None)
-            rows.append(_measure(run, setting, part, clients))
+            case: Case = {"clients": clients, "system": part["name"]}
+            run.step(run.experiment.case(case), number / len(cases), None)
+            rows.append(_measure(run, setting, part, case))
     return rows
 
 
-def _measure(run: Run, setting: Setting, part: Any, clients: int) -> Row:
-    case = {"clients": clients, "system": part["name"]}
+def _measure(run: Run, setting: Setting, part: Any, case: Case) -> Row:
+    clients: int = case["clients"]
     rounds = run.counts["rounds"][part["system"]]
     at = Endpoint(address(setting), port(setting))
     given = {

@@ -128,6 +128,7 @@ class Experiment:
         kind: the module of this package that measures it; empty if it is not run here.
         not_run: why it is not run here; empty if it is.
         needs_root: whether it needs network namespaces.
+        modules, programs: Python modules and programs that it needs beside those of a report.
         what: what is measured, in a few sentences.
         counts, table, published, orderings, analysis: see their classes.
         labels: names for people, of values of a case.
@@ -142,6 +143,8 @@ class Experiment:
     kind: str = ""
     not_run: str = ""
     needs_root: bool = False
+    modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     counts: Counts | None = None
     table: Table | None = None
     published: Published | None = None
@@ -152,8 +155,26 @@ class Experiment:
     not_the_same: tuple[str, ...] = ()
 
     def label(self, value: Any) -> str:
-        """A value of a case for people."""
+        """A value of a case for people, below the head of its column."""
         return self.labels.get(str(value), str(value))
+
+    def told(self, key: str, value: Any) -> str:
+        """A value of a case for people, where no head says what it is: "sweep 10 ms", "164 words", "Modbus"."""
+        if isinstance(value, str):
+            return self.label(value)
+        name, unit = named(key)
+        return f"{name} {value} {unit}" if unit else f"{value} {name}"
+
+    def case(self, case: Mapping[str, Any]) -> str:
+        """A case for people."""
+        shown = self.table.case if self.table else case
+        return ", ".join(self.told(key, case[key]) for key in shown if key in case)
+
+
+def named(key: str) -> tuple[str, str]:
+    """The name and the unit in a key: ``sweep_ms`` is "sweep" in "ms"."""
+    name, _, last = key.rpartition("_")
+    return (name.replace("_", " "), last) if last == "ms" else (key.replace("_", " "), "")
 
 
 def load(name: str) -> Experiment:

@@ -24,7 +24,7 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
     places = list(dict.fromkeys(row.case.get(shown.x) for row in rows))
     lines: dict[str, list[tuple[int, Row]]] = {}
     for row in rows:
-        line = ", ".join(experiment.label(row.case[key]) for key in shown.line)
+        line = ", ".join(experiment.told(key, row.case[key]) for key in shown.line)
         lines.setdefault(line, []).append((places.index(row.case.get(shown.x)), row))
     with mpl.rc_context(plot_style.STYLE):
         figure, (axis,) = plot_style.panels(1, 3.2)
@@ -37,15 +37,15 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
             if ours:
                 axis.plot(*zip(*ours, strict=True), "o", color=colour, label=line)
             if theirs:
-                axis.plot(*zip(*theirs, strict=True), "o", mfc="none", color=colour)
+                axis.plot(*zip(*theirs, strict=True), "o", mfc="none", ms=8, color=colour)  # a ring where it hides ours
         if values and min(values) > 0 and max(values) > _WIDE * min(values):
             axis.set_yscale("log")
             plot_style.plain(axis.yaxis, axis.get_ylim())
         axis.set_xticks(range(len(places)), [experiment.label(place) for place in places])
         axis.tick_params(axis="x", labelrotation=0 if len(places) < 7 else 30)
-        axis.set(xlabel=shown.x_label or shown.x.replace("_", " "), ylabel=label)
+        axis.set(xlabel=shown.x_label or shown.x, ylabel=label)
         axis.set_title(experiment.title, wrap=True)
-        figure.legend(loc="outside lower center", ncols=2)
+        plot_style.legend(figure, [axis])
         hollow = "; hollow: published" if any(published.of(row.case) for row in rows) else ""
         told = f"{formatting.SETTINGS[found['setting']]}{hollow}"
         figure.suptitle(told, fontsize=8.5, color=plot_style.GREY, x=0.01, ha="left")

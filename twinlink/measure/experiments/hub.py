@@ -36,7 +36,7 @@ def measure(run: Run) -> list[Row]:
     for number, part in enumerate(parts):
         if run.stopped():
             break
-        run.step(", ".join(map(str, part["case"].values())), number / len(parts), None)
+        run.step(run.experiment.case(part["case"]), number / len(parts), None)
         if run.node_red is not None and not (part["hub"] and part["protocol"] in FLOWS):
             told = f"with Node-RED only {' and '.join(FLOWS)} are measured, through the hub"
             rows.append(Row(dict(part["case"]), status=LEFT_OUT, reason=told))

@@ -1,6 +1,9 @@
 """Runs an experiment: the setting, and the kinds."""
 
+import importlib.util
 import itertools
+import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +13,15 @@ from typing import Any
 
 from ...errors import ConfigurationError, TwinlinkError
 from ...process.ports import free_ports
+from ...transports.mosquitto import SBIN
+from .. import formatting
 from ..namespaces import ADDRESSES, Namespaces
 from ..setting import Loopback, Setting, default
 from .description import Counts, Experiment
 from .outcome import Row
+from .program import INSTALL
 
+REPORT_MODULES = ("jsonschema", "matplotlib")  # beside scipy, which this package imports
 _ports = itertools.cycle(range(7800, 8800))  # in a namespace of its own every port is free
 Say = Callable[[str], None]
 Step = Callable[[str, float, float | None], None]
@@ -72,7 +79,7 @@ def check(experiment: Experiment, setting: str | None) -> str:
     """The setting in which the experiment will be run.
 
     Raises:
-        TwinlinkError: it cannot be run here; the message says why.
+        TwinlinkError: it cannot be run here, or something is not installed; the message says what.
         ConfigurationError: not in this setting.
     """
     if experiment.not_run:
@@ -83,7 +90,24 @@ def check(experiment: Experiment, setting: str | None) -> str:
             f"experiment {experiment.name} needs two network namespaces, and so root: run it with sudo, "
             "and without --setting loopback"
         )
+    _check_installed(experiment)
     return chosen
+
+
+def _check_installed(experiment: Experiment) -> None:
+    modules = [each for each in (*REPORT_MODULES, *experiment.modules) if importlib.util.find_spec(each) is None]
+    if modules:
+        raise TwinlinkError(
+            f"experiment {experiment.name} needs {formatting.listed(modules)}, not installed here; "
+            f"install with: {INSTALL}"
+        )
+    path = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+    programs = [each for each in experiment.programs if shutil.which(each, path=path) is None]
+    if programs:
+        raise TwinlinkError(
+            f"experiment {experiment.name} needs {formatting.listed(programs)}, not installed here; on Debian and "
+            f"Ubuntu: apt install {' '.join(programs)}"
+        )
 
 
 def measure(run: Run) -> list[Row]:

@@ -38,7 +38,7 @@ def measure(run: Run) -> list[Row]:
                 "setup": part.get("setup", "one server"), "words": sum(map(sum, part["servers"])),
                 "sweep_ms": sweep_ms, "processing_ms": processing_ms, "protocol": part["protocol"],
             }  # fmt: skip
-            run.step(", ".join(map(str, case.values())), number / len(cases), None)
+            run.step(run.experiment.case(case), number / len(cases), None)
             try:
                 rows += _measure(run, setting, part, case)
             except ProgramFailed as error:

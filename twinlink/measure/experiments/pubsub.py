@@ -42,7 +42,7 @@ def measure(run: Run) -> list[Row]:
         for number, part in enumerate(parts):
             if run.stopped():
                 break
-            run.step(", ".join(map(str, part["case"].values())), number / len(parts), None)
+            run.step(run.experiment.case(part["case"]), number / len(parts), None)
             try:
                 row, spacing_ms = _measure(run, setting, part)
             except ProgramFailed as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import formatting, load, results
 from . import analysis, verdicts
-from .description import Experiment, Published, Table
+from .description import Experiment, Published, Table, named
 from .outcome import DONE, Row
 
 FORMAT, VERSION = "twinlink-experiment", 1
@@ -67,7 +67,7 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
     told: list[Any] = [[*table_rows(experiment, rows)]]
     beside = "In brackets: published" if published.rows else "Published"
     told.append(f"{beside}, {published.where}; {published.setting}.")
-    wrong = tuple(f"{_case(experiment, row)}: {row.status}, {row.reason}" for row in rows if row.reason)
+    wrong = tuple(f"{experiment.case(row.case)}: {row.status}, {row.reason}" for row in rows if row.reason)
     if wrong:
         told += ["What went wrong, or was left out:", wrong]
     yield "Measured here, published in brackets" if published.rows else "Measured here", told
@@ -77,7 +77,10 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
         yield "Findings of the paper", [tuple(_verdict(each) for each in found["orderings"])]
     if beyond := (*(each["text"] for each in found["analysis"]), *found["notes"]):
         yield "Beyond the table", [beyond]
-    counts = ", ".join(f"{name} {value}" for name, value in found["counts"].items())
+    # A list selects cases, which the table shows.
+    counts = ", ".join(
+        _count(experiment, name, value) for name, value in found["counts"].items() if not isinstance(value, list)
+    )
     scaled = f"Number of values: published {found['published_counts']}; here {counts}"
     scaled += " (--quick: too few for conclusions)." if found["quick"] else "."
     hub = ("The hub was Node-RED here as well, with a flow of ours.",) if found.get("hub") == "node-red" else ()
@@ -106,7 +109,7 @@ def table_rows(experiment: Experiment, rows: Sequence[Row]) -> Iterator[list[str
     shown, published = experiment.table, experiment.published
     assert isinstance(shown, Table)
     assert isinstance(published, Published)
-    yield [*(name.replace("_", " ") for name in shown.case), "n", *shown.figures.values()]
+    yield [*map(_head, shown.case), "n", *shown.figures.values()]
     for row in rows:
         theirs = published.of(row.case)
         cells = [_figure(row.figures.get(name), theirs.get(name)) for name in shown.figures]
@@ -119,8 +122,16 @@ def _figure(ours: float | None, theirs: float | None) -> str:
     return text if theirs is None else f"{text} ({theirs:g})"
 
 
-def _case(experiment: Experiment, row: Row) -> str:
-    return ", ".join(experiment.label(value) for value in row.case.values())
+def _head(key: str) -> str:
+    name, unit = named(key)
+    return f"{name} ({unit})" if unit else name
+
+
+def _count(experiment: Experiment, key: str, value: Any) -> str:
+    name, unit = named(key)
+    if isinstance(value, Mapping):  # by system
+        return ", ".join(f"{name} of {experiment.label(system)} {number}" for system, number in value.items())
+    return f"{name} {value} {unit}".rstrip()
 
 
 def markdown(sections: Iterator[Section] | list[Section]) -> str:

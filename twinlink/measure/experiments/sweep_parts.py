@@ -49,9 +49,10 @@ def _measure_part(run: Run, part: Any, number: int, parts: int) -> list[Row]:
     folder = run.folder / PARTS / part["name"]
     with run.place(part.get("delay_ms", 0)) as setting:
         recording = Recording(folder, _content(plan, setting, part))
+        name = f"{run.experiment.label(part['name'])}, " if parts > 1 else ""
 
         def step(what: str, share: float, left_s: float | None) -> None:
-            run.step(f"{part['name']}, {what}", (number + share) / parts, left_s if parts == 1 else None)
+            run.step(f"{name}{what}", (number + share) / parts, left_s if parts == 1 else None)
 
         Sweep(plan, setting, recording, step, run.stopped, run.say).execute()
     found, _ = results.tabulate(folder)

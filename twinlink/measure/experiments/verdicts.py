@@ -17,32 +17,37 @@ def judge(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> dict[str, Any]:
     found: list[tuple[Any, Row, float]] = []
+    unit = _unit(experiment, ordering.figure)
     for value in ordering.order:
         wanted = {**ordering.where, ordering.by: value}
         row = next((each for each in rows if wanted.items() <= each.case.items()), None)
         figure = row.figures.get(ordering.figure) if row else None
         if row is None or figure is None or row.status != DONE:
-            told = f"{experiment.label(value)} has no figure"
+            told = f"{experiment.told(ordering.by, value)} has no figure"
             return {"says": ordering.says, "verdict": NOT_MEASURED, "figures": told, "reason": ""}
         found.append((value, row, figure))
-    told = " < ".join(f"{experiment.label(value)} {figure:.4g}" for value, _, figure in found)
+    each = [f"{experiment.told(ordering.by, value)}: {figure:.4g}{unit}" for value, _, figure in found]
     wrong = [pair for pair in pairwise(found) if pair[0][2] >= pair[1][2]]
     open_ = [pair for pair in pairwise(found) if ordering.figure == "mean" and _overlap(pair[0][1], pair[1][1])]
     if wrong and not all(pair in open_ for pair in wrong):
-        verdict = NOT_FOUND
-        told = ", ".join(f"{experiment.label(value)} {figure:.4g}" for value, _, figure in found)
+        verdict, told = NOT_FOUND, ", ".join(each)
     elif open_:
-        verdict = OPEN
-        told = ", ".join(f"{experiment.label(value)} {figure:.4g}" for value, _, figure in found)
-        told += "; intervals of the means overlap"
+        verdict, told = OPEN, f"{', '.join(each)}; the intervals of the means overlap"
     else:
-        verdict = FOUND
+        verdict, told = FOUND, " < ".join(each)
     return {
         "says": ordering.says,
         "verdict": verdict,
         "figures": told,
         "reason": "" if verdict == FOUND else ordering.reason,
     }
+
+
+def _unit(experiment: Experiment, figure: str) -> str:
+    """The unit in the head of a figure's column, behind a space; empty where it has none."""
+    assert experiment.table is not None
+    _, bracket, unit = experiment.table.figures[figure].rpartition(" (")
+    return f" {unit.removesuffix(')')}" if bracket else ""
 
 
 def _overlap(one: Row, other: Row) -> bool:
