@@ -19,6 +19,7 @@ from .table import at_rate
 CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4
 NAMES = ("latency", "rtt", "cdf-rw-dt", "cdf-dt-rw", "jitter", "delay-over-time", "rate")
 _SPREAD = 0.13  # horizontal distance between subjects, as a logarithm
+_SHORTEST = 0.1  # of a value: a bar that reaches lower, or below 0, ends there, as a log axis has no 0
 
 
 def draw(folder: Path, results: dict[str, Any], found: Records) -> list[Drawn]:
@@ -64,8 +65,8 @@ def _delays(folder: Path, results: dict[str, Any], name: str) -> Drawn | None:
         axis.set_title(f"{formatting.DIRECTIONS[direction]}: mean {'one-way delay' if one_way else 'round-trip time'}")
     plot_style.legend(figure, axes)
     caption = (
-        "Bars: CI95 of the mean (moving-block bootstrap). Pale lines: the paper's Table I "
-        f"({reference_results.PAPER_SETTING})"
+        "Bars: CI95 of the mean (moving-block bootstrap), cut off at a tenth of the mean. Pale lines: the paper's "
+        f"Table I ({reference_results.PAPER_SETTING})"
     )
     if one_way:
         context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in reference_results.MQTT)
@@ -311,8 +312,8 @@ def _line(
     shown = formatting.subject(subject)
     values = np.array([spread[key] for spread in spreads], float)
     known = np.array([spread[interval] or (spread[key], spread[key]) for spread in spreads], float)
-    values, known = np.maximum(values, 1) / 1e6, np.maximum(known, 1) / 1e6
-    bars = np.maximum(np.abs(known.T - values), 0)
+    values = np.maximum(values, 1) / 1e6
+    bars = np.abs(np.maximum(known.T / 1e6, values * _SHORTEST) - values)
     axis.errorbar(
         np.array(octets) * shift, values, bars, color=shown.colour, marker=shown.marker, lw=1.3, capsize=2, zorder=3,
         ls="--" if shown.raw else "-", mfc="white" if shown.raw else shown.colour, label=shown.short,

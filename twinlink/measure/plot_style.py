@@ -13,8 +13,10 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from . import formatting
 
@@ -37,6 +39,9 @@ STYLE: Any = {
     "svg.hashsalt": "twinlink",  # the same identifiers in each run
 }
 WIDTH = 4.8  # inches: on a phone (344 pixels) the text has the size of the page's small print
+LONGEST = 58  # characters of the longest labels in two columns of a legend
+ROWS = 4  # of a legend, for which a figure has room
+ROW_HEIGHT = 0.18  # inches
 GREY = "#777777"
 
 Cell = dict[str, Any]
@@ -63,7 +68,7 @@ def panels(number: int, height: float, share_x: bool = False) -> tuple[Figure, l
 
 
 def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them; a long one makes the figure higher, and not the panels lower."""
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -72,7 +77,11 @@ def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
     entries = dict(
         sorted(entries.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else len(order))
     )
-    figure.legend(entries.values(), entries, loc="outside lower center", ncols=2, columnspacing=1.2, **kwargs)
+    half = (len(entries) + 1) // 2
+    width = sum(max(map(len, column), default=0) for column in ([*entries][:half], [*entries][half:]))
+    rows, columns = (half, 2) if width <= LONGEST else (len(entries), 1)
+    figure.set_figheight(figure.get_figheight() + max(0, rows - ROWS) * ROW_HEIGHT)
+    figure.legend(entries.values(), entries, loc="outside lower center", ncols=columns, columnspacing=1.2, **kwargs)
 
 
 def payload_axis(axis: Axes, cells: list[Cell]) -> None:
@@ -84,8 +93,7 @@ def payload_axis(axis: Axes, cells: list[Cell]) -> None:
     else:
         axis.set_xscale("symlog", linthresh=least)
     axis.set_xticks(octets, [formatting.payload(each) for each in octets])
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.tick_params(axis="x", which="minor", length=0)
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.set(xlabel="payload", xlim=(octets[0] / 1.8 or -least / 2, max(octets[-1], least) * 1.8))
 
 
@@ -127,7 +135,7 @@ def plain(axis: Any, limits: tuple[float, float]) -> None:
     decades = np.log10(limits[1] / limits[0])
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.2 else (1, 3) if decades < 3.2 else (1,)))
     axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def n(cells: list[Cell]) -> str:
@@ -142,9 +150,11 @@ def write(figure: Figure, path: Path) -> None:
     """Write a figure as ``path``, a PNG, and as an SVG beside it, and close it.  Raises OSError, and leaves neither."""
     written = path, path.with_suffix(".svg")
     try:
-        figure.savefig(written[0], metadata={"Software": None})  # no version of matplotlib: reproducible files
+        # `savefig` would draw twice for each file.  Without matplotlib's version and the date, files are reproducible.
+        FigureCanvasAgg(figure).print_png(written[0], metadata={"Software": None})  # type: ignore[no-untyped-call]
         figure.set_layout_engine("none")  # everything has its place now
-        figure.savefig(written[1], metadata={"Creator": None, "Date": None})
+        metadata = {"Creator": None, "Date": None}
+        FigureCanvasSVG(figure).print_svg(written[1], metadata=metadata)  # type: ignore[no-untyped-call]
     except OSError:  # such as a full disk
         for one in written:
             one.unlink(missing_ok=True)

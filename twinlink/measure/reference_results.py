@@ -87,7 +87,7 @@ MQTT = (
         "Through a Live Bidirectional Link”, arXiv:2411.03503, 2024",
     ),
     Context(
-        "MQTT, C client, median RTT/2 (Liang 2023)",
+        "MQTT C client, RTT/2 (Liang 2023)",
         "median of half the RTT",
         ((64, 0.027),),
         "one host (Ryzen 5800X), no network, client and broker in C",

@@ -63,7 +63,7 @@ class Block:
             known, options = SUBJECTS.get(name), self.options.get(name)
             if known and known.polled and options:
                 times = ", ".join(f"{option} {options[option]}" for option in RANGES_MS if option in options)
-                found.append(f"{formatting.subject(name).short} ({times})")
+                found.append(f"{formatting.subject(name).short} ({times or 'intervals were not recorded'})")
         if not found:
             return ""
         age = "From DT to RW, the one-way delay is an age: it includes the wait for them."
