@@ -4,10 +4,6 @@ Keys of a part: ``case``, ``cycle_ms``, ``offset_ms``, ``lead_ms``, ``variables`
 ``cases`` selects the parts with this place among those of their table, such as 0 and -1.
 """
 
-import os
-import re
-import shutil
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +13,13 @@ import matplotlib as mpl
 import numpy as np
 from numpy.typing import NDArray
 
-from ...transports.mosquitto import SBIN
 from .. import plot_style
 from ..namespaces import ADDRESSES
 from ..setting import Setting
+from .cyclictest import scheduling_latency
 from .measuring import Run, address, port, prefix
 from .outcome import Row, failed, spread, write_records
 from .program import Program, ProgramFailed
-from .pubsub_node import PRIORITY
 
 Floats = NDArray[np.float64]
 SPACING = "spacing.png"
@@ -35,7 +30,7 @@ START_S = 0.3  # from the moment when both nodes are ready to the first cycle
 
 def measure(run: Run) -> list[Row]:
     """Measure each part."""
-    parts = _chosen(run)
+    parts = chosen(run)
     rows: list[Row] = []
     spacings: dict[str, Floats] = {}
     with run.place() as setting:
@@ -51,13 +46,14 @@ def measure(run: Run) -> list[Row]:
             rows.append(row)
             spacings[", ".join(map(str, part["case"].values()))] = spacing_ms - part["cycle_ms"]
     if any(map(len, spacings.values())):
-        _draw_spacing(run.folder / SPACING, spacings)
+        draw_spacing(run.folder / SPACING, spacings)
         run.notes.append(f"{SPACING} has the time between arrivals at the loopback host, less the cycle, as ECDF")
-    run.notes.append(_scheduling_latency(run.counts["cycles"]))
+    run.notes.append(scheduling_latency(run.counts["cycles"]))
     return rows
 
 
-def _draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
+def draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
+    """Draw the time between arrivals, less the cycle, in ms, as ECDF.  Raises OSError."""
     with mpl.rc_context(plot_style.STYLE):
         figure, (axis,) = plot_style.panels(1, 3.2)
         for name, beyond_ms in spacings.items():
@@ -70,25 +66,8 @@ def _draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
         plot_style.write(figure, path)
 
 
-def _scheduling_latency(cycles: int) -> str:
-    """What cyclictest (rt-tests) says of this machine, in a sentence."""
-    program = shutil.which("cyclictest", path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}")
-    if program is None or os.geteuid() != 0:
-        missing = "root" if program else "cyclictest (Debian: rt-tests)"
-        return f"Scheduling latency was not measured: that needs {missing}"
-    command = [program, "-q", "-m", "-t1", "-p", str(PRIORITY), "-i", "250", "-l", str(20 * cycles)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 + cycles)
-    found = re.search(r"Min:\s*(\d+).*Avg:\s*(\d+).*Max:\s*(\d+)", done.stdout)
-    if found is None:
-        return f"Scheduling latency was not measured: cyclictest ended with code {done.returncode}"
-    least, mean, most = found.groups()
-    return (
-        f"Scheduling latency by cyclictest, {20 * cycles:,} cycles of 250 µs at SCHED_FIFO {PRIORITY}: least {least}, "
-        f"mean {mean}, greatest {most} µs"
-    )
-
-
-def _chosen(run: Run) -> list[Any]:
+def chosen(run: Run) -> list[Any]:
+    """The parts that this run measures."""
     tables: dict[Any, list[Any]] = {}
     for part in run.experiment.parts:
         tables.setdefault(part["case"].get("table"), []).append(part)
@@ -119,10 +98,10 @@ def _measure(run: Run, setting: Setting, part: Any) -> tuple[Row, Floats]:
             node.tell({"start_ns": start_ns})
         told = publisher.next(within_s, run.stopped)
         heard = loopback.next(within_s, run.stopped)
-    return _row(run, part, told, heard)
+    return row_of(run, part, told, heard)
 
 
-def _row(run: Run, part: Any, told: dict[str, Any], heard: dict[str, Any]) -> tuple[Row, Floats]:
+def row_of(run: Run, part: Any, told: dict[str, Any], heard: dict[str, Any]) -> tuple[Row, Floats]:
     """The row, and the time between arrivals in ms.
 
     Drops by place, round trips from the publisher's send to the arrival there, and spacing at the loopback host.

@@ -1,15 +1,24 @@
 """A process: one node of cyclic OPC UA PubSub, over UDP.
 
-Its publisher wakes ``lead_ms`` before each cycle, takes what there is to send, and sends it ``offset_ms`` after the
-cycle's beginning.  If it wakes after that time, what it had to send is dropped, as a queueing discipline with launch
-times drops it.  A subscriber takes what has come at the beginning of each cycle; an arrival has the kernel's time.
+Its publisher wakes ``lead_ms`` before each cycle and takes what there is to send.  The message is due ``offset_ms``
+after the cycle's beginning, and ``release`` says what keeps it until then:
+
+- ``program`` (default): the publisher sleeps.  If it wakes after that time, what it had to send is dropped, as a
+  queueing discipline with launch times drops it;
+- ``at once``: nothing does, it is sent when the publisher has woken;
+- ``gate``: a queueing discipline with gates (TAPRIO);
+- ``txtime``: one with launch times (ETF); the message tells it when it is due.
+
+A subscriber takes what has come at the beginning of each cycle; an arrival has the kernel's time.
 
 Arguments: ``role``: ``publisher`` sends a counter in each cycle, ``loopback`` what its subscriber has taken, each value
 increased by 1; ``host``, ``port`` of its own, ``peer_host``, ``peer_port``; ``cycle_ms``, ``offset_ms``, ``lead_ms``,
-``cycles``, ``variables``.  When it is ready it reads a line of JSON: ``start_ns`` of the first cycle, Unix time.
+``cycles``, ``variables``; ``release``; ``priority`` (SO_PRIORITY, default 0).  When it is ready it reads a line of
+JSON: ``start_ns`` of the first cycle, Unix time.
 
-At the end it writes one line: ``sent`` and ``received`` (lists of counter and time in ns), ``late`` (number of messages
-dropped here), ``wake_ns`` (how late it woke, for each cycle) and ``octets`` of a message.
+At the end it writes one line: ``sent`` and ``received`` (lists of counter and time in ns; sent is when it was due with
+``gate`` and ``txtime``), ``late`` (number of messages dropped here), ``wake_ns`` (how late it woke, for each cycle) and
+``octets`` of a message.
 """
 
 import contextlib
@@ -29,7 +38,8 @@ from .program import arguments, say
 
 PRIORITY = 80  # of SCHED_FIFO, as in the paper; without root the thread has no priority
 WRITER_GROUP, WRITER, PUBLISHER = 100, 62541, 2234
-_SO_TIMESTAMPNS = 35  # asm-generic/socket.h
+_SO_TIMESTAMPNS, _SO_TXTIME = 35, 61  # asm-generic/socket.h
+PROGRAM, AT_ONCE, GATE, TXTIME = "program", "at once", "gate", "txtime"
 _TIMESPEC = struct.Struct("@qq")
 _EPOCH = 116_444_736_000_000_000  # 1970-01-01 as 100 ns since 1601
 
@@ -44,6 +54,10 @@ class Node:
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._socket.bind((given["host"], given["port"]))
         self._socket.setblocking(False)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, given.get("priority", 0))
+        self._release = given.get("release", PROGRAM)
+        if self._release == TXTIME:  # struct sock_txtime: clock, flags
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TXTIME, struct.pack("@iI", time.CLOCK_TAI, 0))
         self._peer = (given["peer_host"], given["peer_port"])
         self._cycle_ns, self._offset_ns, self._lead_ns = (
             int(given[name] * 1e6) for name in ("cycle_ms", "offset_ms", "lead_ms")
@@ -54,15 +68,7 @@ class Node:
         self.received: list[tuple[int, int]] = []
         self.wake_ns: list[int] = []
         self.late = 0
-        self.octets = len(self._message(0))
-
-    def _message(self, counter: int) -> bytes:
-        fields = (Variant(BuiltIn.INT64, counter),) * self.given["variables"]
-        data_set = DataSetMessage(
-            writer_id=WRITER, sequence_number=counter & 0xFFFF, timestamp=time.time_ns() // 100 + _EPOCH,
-            major_version=1, minor_version=1, fields=fields,
-        )  # fmt: skip
-        return encode(NetworkMessage(publisher_id=PUBLISHER, writer_group_id=WRITER_GROUP, messages=(data_set,)))
+        self.octets = message_octets(given["variables"])
 
     def publish(self) -> None:
         """All cycles of the publisher."""
@@ -72,15 +78,22 @@ class Node:
             wake_ns, due_ns = begins_ns - self._lead_ns, begins_ns + self._offset_ns
             _sleep_until(wake_ns)
             self.wake_ns.append(time.time_ns() - wake_ns)
-            messages = [(each, self._message(each)) for each in (self._take() if self._loops_back else [number])]
-            if time.time_ns() > due_ns:
-                self.late += len(messages)
-                continue
-            _sleep_until(due_ns)
+            counters = self._take() if self._loops_back else [number]
+            messages = [(each, _message(each, self.given["variables"])) for each in counters]
+            if self._release == PROGRAM:
+                if time.time_ns() > due_ns:
+                    self.late += len(messages)
+                    continue
+                _sleep_until(due_ns)
             for counter, message in messages:
-                self.sent.append((counter, time.time_ns()))
+                self.sent.append((counter, due_ns if self._release in (GATE, TXTIME) else time.time_ns()))
                 with contextlib.suppress(OSError):  # the peer is not there, or a buffer is full: lost
-                    self._socket.sendto(message, self._peer)
+                    self._socket.sendmsg([message], self._ancillary(due_ns), 0, self._peer)
+
+    def _ancillary(self, due_ns: int) -> list[tuple[int, int, bytes]]:
+        if self._release != TXTIME:
+            return []
+        return [(socket.SOL_SOCKET, _SO_TXTIME, struct.pack("@Q", due_ns + _tai_ahead_ns()))]
 
     def _take(self) -> list[int]:
         with self._lock:
@@ -111,6 +124,24 @@ class Node:
         if self._loops_back:
             with self._lock:
                 self._pending.append(counter + 1)
+
+
+def message_octets(variables: int) -> int:
+    """Octets of a message in UADP with so many variables."""
+    return len(_message(0, variables))
+
+
+def _message(counter: int, variables: int) -> bytes:
+    data_set = DataSetMessage(
+        writer_id=WRITER, sequence_number=counter & 0xFFFF, timestamp=time.time_ns() // 100 + _EPOCH,
+        major_version=1, minor_version=1, fields=(Variant(BuiltIn.INT64, counter),) * variables,
+    )  # fmt: skip
+    return encode(NetworkMessage(publisher_id=PUBLISHER, writer_group_id=WRITER_GROUP, messages=(data_set,)))
+
+
+def _tai_ahead_ns() -> int:
+    """International Atomic Time less UTC, whole seconds; 0 until an NTP client has told the kernel."""
+    return round((time.clock_gettime_ns(time.CLOCK_TAI) - time.time_ns()) / 1e9) * 10**9
 
 
 def _real_time() -> None:

@@ -1,0 +1,123 @@
+"""The publisher's and the loopback host's network namespaces, and a cable between them, or a bridge; inside the guest.
+
+Each end of a cable is a veth device with four queues.  A bridge stands in a namespace of its own.  It knows cyclic
+messages by their UDP port, as a veth device forgets the priority of what leaves a namespace.
+"""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from ..namespaces import ADDRESSES, MACS
+from .qdisc import PRIORITY, Qdisc
+
+HOSTS = ("publisher", "loopback")
+BRIDGE = "bridge"
+PORT = 4840  # of both, in OPC UA's own range
+ELSEWHERE = ("198.18.0.3", "02:00:00:00:00:03")  # where cross traffic goes: a host that is not there
+_QUEUES = ("numtxqueues", "4", "numrxqueues", "4")
+
+
+class NetworkFailed(Exception):
+    """A command failed, so that the network cannot be made."""
+
+
+class Network:
+    """A context manager that makes it, and removes it.
+
+    Args:
+        host: the queueing discipline of both hosts.
+        bridge: that of the bridge's ports; None for a cable.
+    """
+
+    def __init__(self, host: Qdisc, bridge: Qdisc | None) -> None:
+        self._host, self._bridge = host, bridge
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        for name in (*HOSTS, *([BRIDGE] if self._bridge else [])):
+            _call("ip", "netns", "add", name)
+        if self._bridge is None:
+            _call("ip", "link", "add", "eth0", "netns", HOSTS[0], *_QUEUES, "type", "veth", "peer", "name", "eth0",
+                  "netns", HOSTS[1], *_QUEUES)  # fmt: skip
+        else:
+            self._make_bridge(self._bridge)
+        for number, name in enumerate(HOSTS):
+            _call("ip", "-n", name, "link", "set", "eth0", "address", MACS[number], "addrgenmode", "none", "up")
+            _call("ip", "-n", name, "address", "add", f"{ADDRESSES[number]}/24", "dev", "eth0")
+            for address, mac in ((ADDRESSES[1 - number], MACS[1 - number]), ELSEWHERE):
+                _call("ip", "-n", name, "neighbour", "add", address, "lladdr", mac, "dev", "eth0")
+        for name in HOSTS:  # when the other end is up
+            for command in self._host.commands("eth0"):
+                _call(*_inside(name), *command)
+
+    def _make_bridge(self, qdisc: Qdisc) -> None:
+        _call("ip", "-n", BRIDGE, "link", "add", "br0", "type", "bridge")
+        _call("ip", "-n", BRIDGE, "link", "set", "br0", "addrgenmode", "none", "up")
+        for name in HOSTS:
+            _call("ip", "link", "add", name, "netns", BRIDGE, *_QUEUES, "type", "veth", "peer", "name", "eth0",
+                  "netns", name, *_QUEUES)  # fmt: skip
+            _call("ip", "-n", BRIDGE, "link", "set", name, "master", "br0", "addrgenmode", "none", "up")
+            for command in (
+                *qdisc.commands(name),
+                ["tc", "qdisc", "add", "dev", name, "clsact"],
+                ["tc", "filter", "add", "dev", name, "ingress", "protocol", "ip", "u32",
+                 "match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", str(PORT), "0xffff",
+                 "action", "skbedit", "priority", str(PRIORITY)],
+            ):  # fmt: skip
+                _call(*_inside(BRIDGE), *command)
+
+    def prefix(self, host: str) -> list[str]:
+        """The prefix that runs a command in the namespace of a host."""
+        return _inside(host)
+
+    def at_bridge(self) -> list[int] | None:
+        """How many cyclic messages have reached the bridge from each host; None without one."""
+        if self._bridge is None:
+            return None
+        counts = []
+        for name in HOSTS:
+            told = json.loads(_call(*_inside(BRIDGE), "tc", "-s", "-j", "filter", "show", "dev", name, "ingress"))
+            actions = [action for each in told for action in each.get("options", {}).get("actions", [])]
+            counts.append(sum(action["stats"]["packets"] for action in actions))
+        return counts
+
+    def statistics(self) -> str:
+        """What tc says of each queueing discipline."""
+        return "".join(
+            f"{name}:\n{_call(*_inside(name), 'tc', '-s', 'qdisc', 'show')}"
+            for name in (*HOSTS, *([BRIDGE] if self._bridge else []))
+        )
+
+    def _remove(self) -> None:
+        for name in (*HOSTS, BRIDGE):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+def _inside(name: str) -> list[str]:
+    return ["nsenter", f"--net=/run/netns/{name}"]
+
+
+def _call(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NetworkFailed(f"`{' '.join(_without_prefix(command))}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _without_prefix(command: Sequence[str]) -> Sequence[str]:
+    return command[2:] if command[0] == "nsenter" else command
