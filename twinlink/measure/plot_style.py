@@ -73,6 +73,9 @@ def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
+    entries.pop("", None)
+    if not entries:
+        return
     order = [shown.short for shown in formatting.SUBJECTS.values()]
     entries = dict(
         sorted(entries.items(), key=lambda entry: order.index(entry[0]) if entry[0] in order else len(order))

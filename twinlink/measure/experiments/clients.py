@@ -45,27 +45,19 @@ def _measure(run: Run, setting: Setting, part: Any, case: Case) -> Row:
         **{name: part.get(name, 0) for name in ("system", "qos", "publishing_ms")},
         "host": at.host, "port": at.port, "clients": clients, "rounds": rounds, "octets": run.counts["octets"],
     }  # fmt: skip
-    values: list[float] = []
-    missing = 0
     try:
         with (
             _server(setting, part["system"], at, clients),
             Program("client_group", given, prefix(setting, 0)) as group,
         ):
             connected_s = group.next(CONNECT_S, run.stopped)["connected_s"]
-            while "done" not in (told := group.next(ROUND_S, run.stopped)):
-                if told["answers"] == clients - 1:
-                    values.append(told["ms"])
-                else:
-                    missing += 1
+            lines, failure = group.until_done(ROUND_S, run.stopped)
     except (ProgramFailed, TransportError) as error:
-        if not values:
-            return failed(case, str(error))
-        row = of_values(run.folder, case, values, missing)
-        row.status, row.reason = "failed", str(error)
-        return row
-    row = of_values(run.folder, case, values, missing, {"connected": connected_s})
-    if missing:
+        return failed(case, str(error))
+    values = [told["ms"] for told in lines if told["answers"] == clients - 1]
+    missing = len(lines) - len(values)
+    row = of_values(run.folder, case, values, missing, {"connected": connected_s}, failure)
+    if missing and not failure:
         row.reason = f"in {missing} rounds some answers did not come within 60 s"
     return row
 

@@ -22,17 +22,14 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
     assert published is not None
     name, label = next(iter(shown.figures.items()))
     places = list(dict.fromkeys(row.case.get(shown.x) for row in rows))
-    lines: dict[str, list[tuple[int, Row]]] = {}
-    for row in rows:
-        line = ", ".join(experiment.told(key, row.case[key]) for key in shown.line)
-        lines.setdefault(line, []).append((places.index(row.case.get(shown.x)), row))
+    lines = _lines(experiment, rows, places)
     with mpl.rc_context(plot_style.STYLE):
         figure, (axis,) = plot_style.panels(1, 3.2)
         values: list[float] = []
         for number, (line, mine) in enumerate(lines.items()):
-            colour, aside = _COLOURS[number % len(_COLOURS)], (number - (len(lines) - 1) / 2) * _APART / len(lines)
-            ours = [(x + aside, value) for x, row in mine if (value := row.figures.get(name)) is not None]
-            theirs = [(x + aside, value) for x, row in mine if (value := published.of(row.case).get(name)) is not None]
+            colour = _COLOURS[number % len(_COLOURS)]
+            ours = [(x, value) for x, row in mine if (value := row.figures.get(name)) is not None]
+            theirs = [(x, value) for x, row in mine if (value := published.of(row.case).get(name)) is not None]
             values += [value for _, value in ours + theirs]
             if ours:
                 axis.plot(*zip(*ours, strict=True), "o", color=colour, label=line)
@@ -50,3 +47,21 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
         told = f"{formatting.SETTINGS[found['setting']]}{hollow}"
         figure.suptitle(told, fontsize=8.5, color=plot_style.GREY, x=0.01, ha="left")
         plot_style.write(figure, path)
+
+
+def _lines(experiment: Experiment, rows: Sequence[Row], places: list[Any]) -> dict[str, list[tuple[float, Row]]]:
+    """The rows of each line, and where they stand across: beside the other rows of their place.
+
+    Without another key than that of the places, there is one line, without a name.
+    """
+    shown = experiment.table
+    assert shown is not None
+    keys = [key for key in shown.line if key != shown.x]
+    lines: dict[str, list[tuple[float, Row]]] = {}
+    for place, value in enumerate(places):
+        here = [row for row in rows if row.case.get(shown.x) == value]
+        for number, row in enumerate(here):
+            aside = (number - (len(here) - 1) / 2) * _APART / len(here)
+            line = ", ".join(experiment.told(key, row.case.get(key, "-")) for key in keys)
+            lines.setdefault(line, []).append((place + aside, row))
+    return lines

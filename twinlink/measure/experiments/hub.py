@@ -21,7 +21,7 @@ from ..setting import Setting
 from .description import Case
 from .measuring import Run, address, port, prefix
 from .node_red import FLOWS, NodeRed
-from .outcome import LEFT_OUT, Row, failed, of_values, spread, write_records
+from .outcome import FAILED, LEFT_OUT, Row, failed, of_values, spread, write_records
 from .program import Program, ProgramFailed
 from .usage_series import Series
 
@@ -91,30 +91,28 @@ def _path(run: Run, setting: Setting, part: Any) -> Iterator[dict[str, Any]]:
         yield {TWIN: start(TWIN, "twin_program", twin, 0), "pids": pids}
 
 
-def _round_trips(run: Run, programs: dict[str, Any]) -> tuple[list[float], int]:
-    """The round trips that the twin has measured, in ms, and the number of those that were not answered."""
-    values: list[float] = []
-    missing = 0
-    while "done" not in (told := programs[TWIN].next(ROUND_S, run.stopped)):
-        if told["ms"] is None:
-            missing += 1
-        else:
-            values.append(told["ms"])
-    return values, missing
+def _round_trips(run: Run, programs: dict[str, Any]) -> tuple[list[float], int, str | None]:
+    """The round trips that the twin has measured, in ms, how many were not answered, and why there are no more."""
+    lines, failure = programs[TWIN].until_done(ROUND_S, run.stopped)
+    values = [told["ms"] for told in lines if told["ms"] is not None]
+    return values, len(lines) - len(values), failure
+
+
+def _unanswered(missing: int) -> str | None:
+    return f"{missing} round trips were not answered" if missing else None
 
 
 def _rtt(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
-    values, missing = _round_trips(run, programs)
-    row = of_values(run.folder, dict(part["case"]), values, missing)
-    if missing:
-        row.reason = f"{missing} round trips were not answered"
+    values, missing, failure = _round_trips(run, programs)
+    row = of_values(run.folder, dict(part["case"]), values, missing, failure=failure)
+    row.reason = row.reason or _unanswered(missing)
     return [row]
 
 
 def _usage(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
     """A row for each process: processor time in % of one processor, memory in MiB, and the mean round trip."""
     with Series(programs["pids"]) as series:
-        values, missing = _round_trips(run, programs)
+        values, missing, failure = _round_trips(run, programs)
     rtt, _ = spread(values)
     rows = []
     for name in programs["pids"]:
@@ -126,8 +124,9 @@ def _usage(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
             run.folder, "-".join(case.values()), ("cpu_percent", "mib"), [*zip(cpu, memory, strict=True)]
         )
         row = Row(case, len(cpu), {**figures, "rtt": rtt.get("mean")}, missing=missing, records=records)
-        if missing:
-            row.reason = f"{missing} round trips were not answered"
+        if failure:
+            row.status = FAILED
+        row.reason = failure or _unanswered(missing)
         rows.append(row)
     return rows
 

@@ -70,14 +70,15 @@ def of_values(
     values_ms: Sequence[float],
     missing: int = 0,
     more: Mapping[str, float | None] | None = None,
+    failure: str | None = None,
 ) -> Row:
-    """A row with the `spread` of times in ms, which are written as raw records."""
+    """A row with the `spread` of times in ms, which are written as raw records; ``failure``: why there are no more."""
     figures, ci95 = spread(values_ms)
     name = "-".join(str(value) for value in case.values())
     row = Row(case, len(values_ms), {**figures, **(more or {})}, ci95, missing=missing, values=values_ms)
     row.records = write_records(folder, name, ("number", "ms"), list(enumerate(values_ms)))
-    if not len(values_ms):
-        row.status, row.reason = FAILED, "no value was measured"
+    if failure or not len(values_ms):
+        row.status, row.reason = FAILED, failure or "no value was measured"
     return row
 
 

@@ -56,7 +56,6 @@ def _measure(run: Run, setting: Any, part: Any, case: Case) -> list[Row]:
         "servers": [{"port": at, "reads": reads} for at, reads in zip(ports, servers, strict=True)],
         **({"cycles": run.counts["exchanges"]} if part.get("cycles") else {}),
     }  # fmt: skip
-    times: dict[Any, list[float]] = {}
     with ExitStack() as stack:
         for at, reads in zip(ports, servers, strict=True):
             plc = {
@@ -65,14 +64,18 @@ def _measure(run: Run, setting: Any, part: Any, case: Case) -> list[Row]:
             }  # fmt: skip
             stack.enter_context(Program("words_server", plc, prefix(setting, 1))).ready(run.stopped)
         client = stack.enter_context(Program("words_client", given, prefix(setting, 0)))
-        while "done" not in (told := client.next(EXCHANGE_S, run.stopped)):
-            if "cycle" in told:
-                times.setdefault("cycle", []).append(told["cycle"])
-            elif not part.get("cycles"):
-                times.setdefault(told["server"], []).append(told["ms"])
+        lines, failure = client.until_done(EXCHANGE_S, run.stopped)
+    times: dict[Any, list[float]] = {}
+    for told in lines:
+        if "cycle" in told:
+            times.setdefault("cycle", []).append(told["cycle"])
+        elif not part.get("cycles"):
+            times.setdefault(told["server"], []).append(told["ms"])
+    if failure and not times:
+        raise ProgramFailed(failure)
     rows = []
     for which, values in times.items():
         name = "client's cycle" if which == "cycle" else f"PLC{which + 1}"
         late = {f"late_{limit}": 100 * float(np.mean(np.asarray(values) > limit)) for limit in (250, 700, 1000)}
-        rows.append(of_values(run.folder, {**case, "server": name}, values, 0, late))
+        rows.append(of_values(run.folder, {**case, "server": name}, values, 0, late, failure))
     return rows

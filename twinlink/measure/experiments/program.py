@@ -98,6 +98,16 @@ class Program:
                 raise ProgramFailed(f"{self._name}: {told['error']}")
             return told
 
+    def until_done(self, within_s: float, stopped: Callable[[], bool]) -> tuple[list[dict[str, Any]], str | None]:
+        """The lines before ``{"done": true}``, each within ``within_s``, and why the last of them did not come."""
+        lines: list[dict[str, Any]] = []
+        try:
+            while "done" not in (told := self.next(within_s, stopped)):
+                lines.append(told)
+        except ProgramFailed as error:
+            return lines, str(error)
+        return lines, None
+
     def ready(self, stopped: Callable[[], bool] = lambda: False) -> Self:
         """Return when its first line has come."""
         self.next(START_S, stopped)
