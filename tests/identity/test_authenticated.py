@@ -18,6 +18,12 @@ TRANSPORTS = ["zeromq", "websocket", "zenoh", pytest.param("mqtt", marks=needs_m
 of_each = pytest.mark.parametrize("transport", TRANSPORTS)
 
 
+@pytest.fixture
+def nothing_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that stands when `wait_ready` is called counts at once."""
+    monkeypatch.setattr(no_peer, "REPAIR_S", 0.0)
+
+
 @of_each
 @pytest.mark.parametrize("name", CELLS)
 def test_two_sides_do_not_meet_until_both_trust_each_other(
@@ -55,6 +61,7 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(
 
 
 @of_each
+@pytest.mark.usefixtures("nothing_is_repaired")
 def test_revoking_ends_the_session_and_only_that_one(transport: TransportName, endpoint: str, tmp_path: Path) -> None:
     opened, (twin, gnb) = opener(transport), make_pair(tmp_path)
     other = make(tmp_path, "gnb-2", "gnb")
@@ -81,6 +88,7 @@ def test_revoking_ends_the_session_and_only_that_one(transport: TransportName, e
 
 
 @of_each
+@pytest.mark.usefixtures("nothing_is_repaired")
 def test_revoking_the_listener_ends_the_session(transport: TransportName, endpoint: str, tmp_path: Path) -> None:
     opened, (twin, gnb) = opener(transport), make_pair(tmp_path)
     with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:

@@ -19,13 +19,25 @@ GREETS = {"zeromq", "mqtt"}  # transports with listeners that `probe` recognises
 def met_or_refused(meets: Callable[[], object], transport: Transport) -> Callable[[], bool]:
     """What a link without a peer waits for: ``meets()``, or a problem with identities, which only a person can end.
 
-    A problem that is known already may have been repaired just now, so it counts after `REPAIR_S`.
+    What was found with other keys than those of now, or before the call, may be repaired: it counts after `REPAIR_S`.
     """
+    identity = transport.identity
+    version = identity.version if identity is not None else 0
     counts_from = time.monotonic() + (0.0 if transport.authentication_problem is None else REPAIR_S)
 
     def is_decided() -> bool:
-        refused = transport.authentication_problem is not None and time.monotonic() > counts_from
-        return refused or bool(meets())
+        nonlocal version, counts_from
+        if meets():
+            return True
+        now = time.monotonic()
+        if transport.authentication_problem is None or now < counts_from:
+            return False
+        if identity is not None:
+            identity.refresh(at_once=True)
+            if identity.version != version:
+                version, counts_from = identity.version, now + REPAIR_S
+                return False
+        return True
 
     return is_decided
 
