@@ -115,6 +115,22 @@ def test_the_clock_is_found(memory: GnbMemory, clock: Clock, number: int) -> Non
     assert reader.clock is Clock.UNKNOWN
 
 
+def test_a_gnb_that_came_round_before_its_indications_came_is_noticed(memory: GnbMemory) -> None:
+    reader = SlotReader(LONG_NS)
+    for _ in range(3):
+        slot = indicate(reader, memory.write())
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        assert not reader.is_late(slot)
+    slot = indicate(reader, memory.write())
+    for _ in range(6):
+        memory.write()  # the last one in the slot's row
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+    assert reader.is_late(slot)
+    slot = indicate(reader, memory.write())
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+    assert not reader.is_late(slot)
+
+
 def test_a_gnb_that_starts_anew_is_followed(memory: GnbMemory) -> None:
     reader = SlotReader(LONG_NS)
     for _ in range(3):

@@ -2,11 +2,13 @@
 
 The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a copy of a
 row counts only if the gNB cannot have begun to write it again when the copy was complete.  That is judged after the
-indications that have come meanwhile were read, as a gNB may write some slots at once to catch up:
+indications that have come meanwhile were read:
 
 1. It is younger than the time in which the gNB writes all rows but two, at one row a slot.  The gNB's clock is the one
    whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
 2. So many rows later than the newest indication, plus the slots since that was read, the gNB has not come round.
+3. The row of a slot two or more before it, which the gNB writes again first, still begins as when it was copied.  This
+   holds also for a gNB that writes many slots at once to catch up, before their indications come.
 
 Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
 passed that the gNB may have come round, the number of rounds is estimated by how often it wrote before.
@@ -34,6 +36,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 MAX_AGE_NS = 1_000_000_000
 FRAME_NS, FRAMES = 10_000_000, 1024  # 3GPP TS 38.211 clause 4.3.1: the system frame number has 10 bits
+MARK_OCTETS = SUBCARRIERS_PER_PRB * SAMPLE_OCTETS  # of a PRB: noise, which is never twice the same
 SPARE_ROWS = 2  # the one that is being written, and the next
 _CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
 
@@ -54,6 +57,15 @@ class IndicatedSlot:
     observed_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How the copy of a slot begins, and where that is in the shared memory."""
+
+    number: int
+    offset: int
+    octets: bytes
+
+
 class SlotReader:
     """The rows of one gNB.
 
@@ -70,6 +82,7 @@ class SlotReader:
         self._file: SharedMemoryFile | None = None
         self._layout = RanBuffers()
         self._header = b""
+        self._marks: dict[int, _Mark] = {}  # of the copies that count, by the position of their rows
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
@@ -102,6 +115,7 @@ class SlotReader:
         if self._file:
             self._file.close()
         self._file, self._newest, self.clock = None, None, Clock.UNKNOWN
+        self._marks.clear()
 
     def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
         """Number an indication, in the order in which they come; None for one that came before.
@@ -143,7 +157,7 @@ class SlotReader:
             SharedMemoryError: the shared memory is too short, or the row has no such antenna.
         """
         assert self._file
-        if self.is_late(slot):  # with many waiting, to copy them would make the next ones late, too
+        if self._is_old(slot):  # with many waiting, to copy them would make the next ones late, too
             return None
         if max(antennas) >= self.antennas:
             raise SharedMemoryError(f"there is no antenna {max(antennas)}: a row has {self.antennas}")
@@ -158,6 +172,8 @@ class SlotReader:
             for symbol in numbers:
                 self._file.read_into(octets[at : at + size], start + antenna * ANTENNA_OCTETS + symbol * SYMBOL_OCTETS)
                 at += size
+        first = start + antennas[0] * ANTENNA_OCTETS + numbers[0] * SYMBOL_OCTETS
+        self._marks[_position(indication, self._layout)] = _Mark(slot.number, first, bytes(octets[:MARK_OCTETS]))
         return part
 
     @property
@@ -166,7 +182,27 @@ class SlotReader:
         return self._layout.antennas
 
     def is_late(self, slot: IndicatedSlot) -> bool:
-        """Whether the gNB may have begun to write the row again by now."""
+        """Whether the gNB may have begun to write the row of a copy again by now."""
+        late = self._is_old(slot) or self._has_come_round(slot)
+        if late:
+            self._marks.pop(_position(slot.indication, self._layout), None)
+        return late
+
+    def _has_come_round(self, slot: IndicatedSlot) -> bool:
+        """Whether the gNB has written a row again that comes before the slot's, as far as one is known."""
+        assert self._file
+        rows, position = BUFFERS * self._layout.rows, _position(slot.indication, self._layout)
+        for back in range(SPARE_ROWS, rows - SPARE_ROWS + 1):
+            mark = self._marks.get((position - back) % rows)
+            if mark and mark.number == slot.number - back:
+                try:
+                    return self._file.read(len(mark.octets), mark.offset) != mark.octets
+                except SharedMemoryError:  # it was cut short
+                    return True
+        return False
+
+    def _is_old(self, slot: IndicatedSlot) -> bool:
+        """Whether, by the times, the gNB may have begun to write the row again."""
         assert self._newest
         limit_ns = (BUFFERS * self._layout.rows - SPARE_ROWS) * self._slot_ns
         age_ns = self._age_ns(slot.indication.timestamp)
