@@ -26,8 +26,7 @@ from twinlink_ran_emulator import make_recording
 from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.slot_writer import turned
 from twinlink_replay.blocks import Source
-from twinlink_replay.blocks.assembler import PacketAssembler
-from twinlink_replay.blocks.gnuradio_compat import gr, keep, pmt
+from twinlink_replay.blocks.gnuradio_compat import ThreadState, gr, keep, pmt
 
 from twinlink.measure.channels import PORTS
 from twinlink.process.ports import free_ports
@@ -36,6 +35,7 @@ from twinlink.slots import Content
 BETA = 1 / 2048
 COMPARED = 10  # one slot of so many
 START_S = 30.0
+KEYS = tuple(pmt.intern(name) for name in ("packet_len", "slot", "gap", "dropped"))
 
 
 class Probe(gr.sync_block):  # type: ignore[misc]
@@ -44,12 +44,14 @@ class Probe(gr.sync_block):  # type: ignore[misc]
     def __init__(self, recording: Recording) -> None:
         gr.sync_block.__init__(self, name="Slot Probe", in_sig=[np.complex64], out_sig=None)
         keep(self)
-        self._packets = PacketAssembler()
+        self._thread_state = ThreadState()
         self._known: dict[bytes, NDArray[np.complex64]] = {}
         for samples in recording.samples:
             rows = (turned(samples, BETA).astype(np.float32) / np.float32(BETA)).view(np.complex64)[..., 0]
             for turn in range(4):
                 self._known.setdefault(rows[turn].tobytes()[:256], np.roll(rows, -turn, axis=0))
+        self._parts: list[NDArray[np.complex64]] = []  # of the slot that is being compared
+        self._rest = self._n_prbs = 0  # of its samples; of its PRBs
         self.begin()
 
     def begin(self) -> None:
@@ -57,25 +59,52 @@ class Probe(gr.sync_block):  # type: ignore[misc]
         self.slots = self.missing = self.dropped = self.compared = self.different = 0
         self.ages_ns: list[int] = []
 
+    def start(self) -> bool:
+        """Called by the scheduler."""
+        self._thread_state.hold()
+        return True
+
+    def stop(self) -> bool:
+        """Called by the scheduler."""
+        self._thread_state.release()
+        return True
+
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
         """Called by the scheduler."""
-        now_ns = time.monotonic_ns()
-        for samples, tags in self._packets.add(self, input_items[0]):
-            slot = pmt.to_python(tags["slot"])
+        now_ns, samples = time.monotonic_ns(), input_items[0]
+        first = self.nitems_read(0)
+        lengths, slots, gaps, dropped = (self.get_tags_in_window(0, 0, len(samples), key) for key in KEYS)
+        self._collect(samples[: self._rest])
+        for length, slot, gap, drops in zip(lengths, slots, gaps, dropped, strict=True):
             self.slots += 1
-            self.missing += pmt.to_long(tags["gap"])
-            self.dropped += pmt.to_long(tags["dropped"])
-            self.ages_ns.append(now_ns - slot["timestamp"])
-            if slot["content"] == Content.IQ and not self.slots % COMPARED:
-                self._compare(samples, slot)
-        return len(input_items[0])
+            self.missing += pmt.to_long(gap.value)
+            self.dropped += pmt.to_long(drops.value)
+            self.ages_ns.append(now_ns - field(slot, "timestamp"))
+            if field(slot, "content") == Content.IQ and not self.slots % COMPARED:
+                self._rest, self._n_prbs = pmt.to_long(length.value), field(slot, "n_prbs")
+                start = slot.offset - first
+                self._collect(samples[start : start + self._rest])
+        return len(samples)
 
-    def _compare(self, samples: NDArray[np.complex64], slot: dict[str, int]) -> None:
-        symbols = samples.reshape(-1, slot["n_prbs"] * 12)
+    def _collect(self, part: NDArray[np.complex64]) -> None:
+        if not len(part):
+            return
+        self._parts.append(part.copy())
+        self._rest -= len(part)
+        if not self._rest:
+            self._compare(np.concatenate(self._parts).reshape(-1, self._n_prbs * 12))
+            self._parts = []
+
+    def _compare(self, symbols: NDArray[np.complex64]) -> None:
         first = self._known.get(symbols[0].tobytes()[:256])
         same = first is not None and all(np.array_equal(row, first[k % 4]) for k, row in enumerate(symbols))
         self.compared += len(symbols)
         self.different += 0 if same else len(symbols)
+
+
+def field(tag: Any, name: str) -> int:
+    """A number of a tag ``slot``."""
+    return int(pmt.to_long(pmt.dict_ref(tag.value, pmt.intern(name), pmt.PMT_NIL)))
 
 
 def main() -> int:

@@ -38,8 +38,9 @@ the subcarriers of the PRB, in LSB^2 of the gNB's int16.  One octet v stands for
 97 dB in steps of half a dB; 0 is less than that.
 """
 
+import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
 from types import ModuleType
@@ -65,6 +66,7 @@ _SLOT_MEAN = 1
 _COMPRESSED = 128
 _FORMATS = tuple(np.dtype(name) for name in ("<f2", "<i2", "<f4", "u1"))
 _FORMAT_OF = {dtype: number for number, dtype in enumerate(_FORMATS)}
+_FORMATS_OF = {0: (0, 1), 1: (2,), 2: (3,)}  # by `Content`
 
 
 class Content(IntEnum):
@@ -82,6 +84,9 @@ class Clock(IntEnum):
     MONOTONIC = 1
     UNIX = 2
     TAI = 3
+
+
+_CLOCKS = {int(clock): clock for clock in Clock}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,39 +182,31 @@ class SlotSpectrum:
         view = memoryview(payload)
         if not is_slots(view):
             raise MalformedPayload(f"{len(view)} octets that do not begin as a message of whole slots does")
-        (
-            _, version, content, flags, n_slots, every, carrier, first, n_prbs, mask, scs_hz, beta, centre_hz,
-        ) = _HEAD.unpack_from(view)  # fmt: skip
-        known = version == VERSION and content <= max(Content) and flags & ~_SLOT_MEAN == 0
-        if not known or not 0 < n_slots <= MAX_SLOTS or not every:
-            raise MalformedPayload(f"slots of version {version}, content {content}, flags {flags} are not known here")
-        if not (n_prbs > 0 and first + n_prbs <= carrier <= MAX_PRBS and mask and scs_hz):
-            raise MalformedPayload(f"PRBs {first} to {first + n_prbs - 1} of {carrier}, antennas {mask:#x}")
-        if not (np.isfinite(beta) and beta > 0 and np.isfinite(centre_hz)):
-            raise MalformedPayload(f"beta is {beta}, the carrier centre is {centre_hz} Hz")
-        antennas = tuple(antenna for antenna in range(MAX_ANTENNAS) if mask >> antenna & 1)
-        message = cls(
-            carrier, first, n_prbs, antennas, scs_hz, centre_hz, beta, Content(content), bool(flags & _SLOT_MEAN), every
-        )
+        message, n_slots = _read_head(bytes(view[: _HEAD.size]))
         at, slots = _HEAD.size, []
         for _ in range(n_slots):
             slot, at = message._read_slot(view, at)
             slots.append(slot)
         if at != len(view):
             raise MalformedPayload(f"{len(view) - at} octets follow the last slot")
-        object.__setattr__(message, "slots", tuple(slots))
-        return message
+        return replace(message, slots=tuple(slots))
 
-    def in_lsb(self, slot: Slot) -> NDArray[np.float32]:
-        """I/Q of a slot in LSB of the gNB's int16, float32 of the same shape; exact where beta is a power of two."""
+    def in_lsb(self, slot: Slot, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """I/Q of a slot in LSB of the gNB's int16, float32; exact where beta is a power of two.
+
+        Args:
+            slot: of this message.
+            out: where to put it, of the same shape as the slot's data, C-contiguous.
+        """
+        values = np.empty(slot.data.shape, np.float32) if out is None else out
         if slot.data.dtype == np.float16:
-            return self.float16_in_lsb(slot.data)
-        return slot.data.astype(np.float32)
+            return _divided(slot.data, self.beta, values)
+        values[...] = slot.data
+        return values
 
     def float16_in_lsb(self, samples: NDArray[np.generic]) -> NDArray[np.float32]:
         """float16 as in the gNB's memory, in LSB."""
-        table = _lsb_table(self.beta)
-        return np.take(table, samples.view(np.uint16), mode="clip", out=np.empty(samples.shape, np.float32))
+        return _divided(samples, self.beta, np.empty(samples.shape, np.float32))
 
     def power(self, slot: Slot) -> NDArray[np.float32]:
         """Power in LSB^2 per PRB, float32, shape ``(antennas, symbols, PRBs)``; of I/Q it is computed."""
@@ -225,27 +222,47 @@ class SlotSpectrum:
         observed_ns, gnb_ns, sfn, slot, symbols, clock, code, missing, size = _SLOT.unpack_from(view, at)
         at += _SLOT.size
         number = code & ~_COMPRESSED
-        wanted = {Content.IQ: (0, 1), Content.POWER: (2,), Content.POWER_DB: (3,)}[self.content]
-        if max(observed_ns, gnb_ns) > MAX_TIME_NS:
+        if observed_ns > MAX_TIME_NS or gnb_ns > MAX_TIME_NS:
             raise MalformedPayload(f"slot {sfn}.{slot}: times of {observed_ns} and {gnb_ns} ns")
-        if number not in wanted or clock > max(Clock) or not 0 < symbols <= ALL_SYMBOLS or size > len(view) - at:
+        known = number in _FORMATS_OF[self.content] and clock in _CLOCKS
+        if not known or not 0 < symbols <= ALL_SYMBOLS or size > len(view) - at:
             text = f"format {code}, clock {clock}, symbols {symbols:#x}, {size} octets"
             raise MalformedPayload(f"slot {sfn}.{slot}: {text}")
         dtype, shape = _FORMATS[number], self._shape(symbols)
-        expected = int(np.prod(shape)) * dtype.itemsize
+        expected = math.prod(shape) * dtype.itemsize
         octets: bytes | memoryview = view[at : at + size]
         if code & _COMPRESSED:
             octets = _decompress(bytes(octets), expected)
         if len(octets) != expected:
             raise MalformedPayload(f"slot {sfn}.{slot} has {len(octets)} octets of data, not {expected}")
         data = np.frombuffer(octets, dtype).reshape(shape)
-        return Slot(data, sfn, slot, symbols, observed_ns, gnb_ns, Clock(clock), missing), at + size
+        return Slot(data, sfn, slot, symbols, observed_ns, gnb_ns, _CLOCKS[clock], missing), at + size
 
     def _shape(self, symbols: int) -> tuple[int, ...]:
         count = 1 if self.slot_mean else symbols.bit_count()
         if self.content is Content.IQ:
             return len(self.antennas), count, self.n_prbs * SUBCARRIERS_PER_PRB, 2
         return len(self.antennas), count, self.n_prbs
+
+
+@lru_cache(maxsize=16)
+def _read_head(octets: bytes) -> tuple[SlotSpectrum, int]:
+    """A message without its slots, and their number; the head seldom changes.  Raises MalformedPayload."""
+    (
+        _, version, content, flags, n_slots, every, carrier, first, n_prbs, mask, scs_hz, beta, centre_hz,
+    ) = _HEAD.unpack(octets)  # fmt: skip
+    known = version == VERSION and content in _FORMATS_OF and flags & ~_SLOT_MEAN == 0
+    if not known or not 0 < n_slots <= MAX_SLOTS or not every:
+        raise MalformedPayload(f"slots of version {version}, content {content}, flags {flags} are not known here")
+    if not (n_prbs > 0 and first + n_prbs <= carrier <= MAX_PRBS and mask and scs_hz):
+        raise MalformedPayload(f"PRBs {first} to {first + n_prbs - 1} of {carrier}, antennas {mask:#x}")
+    if not (math.isfinite(beta) and beta > 0 and math.isfinite(centre_hz)):
+        raise MalformedPayload(f"beta is {beta}, the carrier centre is {centre_hz} Hz")
+    antennas = tuple(antenna for antenna in range(MAX_ANTENNAS) if mask >> antenna & 1)
+    message = SlotSpectrum(
+        carrier, first, n_prbs, antennas, scs_hz, centre_hz, beta, Content(content), bool(flags & _SLOT_MEAN), every
+    )
+    return message, n_slots
 
 
 class CompressionMissing(TwinlinkError, ImportError):
@@ -309,12 +326,25 @@ def _int16_table(beta: float) -> NDArray[np.int16]:
     return np.where(exact, numbers, _INEXACT).astype(np.int16)
 
 
-@lru_cache(maxsize=4)
-def _lsb_table(beta: float) -> NDArray[np.float32]:
-    """By the bits of a float16: the value in LSB of the gNB's int16."""
-    halves = np.arange(65536).astype(np.uint16).view(np.float16)
-    with np.errstate(invalid="ignore"):
-        return halves.astype(np.float32) / np.float32(beta)
+def _divided(halves: NDArray[np.generic], beta: float, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """float16 divided by beta, in a seventh of the time that numpy takes to convert them one by one.
+
+    Exponent and fraction move to where float32 has them, where the bias of the exponent is greater by 112.
+    """
+    signed: NDArray[np.int16] = halves.view(np.int16)
+    if beta < _MIN_BETA or signed.max() >= _INFINITY or signed.view(np.uint16).max() >= _MINUS_INFINITY:
+        with np.errstate(invalid="ignore"):
+            return np.divide(halves.astype(np.float32), np.float32(beta), out=out)
+    bits: NDArray[np.int32] = out.view(np.int32)
+    bits[...] = signed
+    np.left_shift(bits, 13, out=bits)
+    np.bitwise_and(bits, _SIGN_EXPONENT_FRACTION, out=bits)
+    return np.divide(out, np.float32(math.ldexp(beta, -112)), out=out)
+
+
+_INFINITY, _MINUS_INFINITY = 0x7C00, 0xFC00  # as float16; what is greater is not a number
+_MIN_BETA = 2.0**-14  # with less, the divisor would be too small for a float32 of full precision
+_SIGN_EXPONENT_FRACTION = np.int32(~0x70001FFF)
 
 
 def _blosc2() -> ModuleType:

@@ -70,6 +70,18 @@ def test_iq_keeps_its_bits(compress: bool, largest: int, exact: bool) -> None:
     assert np.array_equal(lsb[0, 0], values) == exact
 
 
+@pytest.mark.parametrize("beta", [BETA, 1 / 128, 1.0, 0.001, 2.0**-14, 2.0**-20, 1e-6, 3e4])
+def test_each_float16_is_divided_by_beta_and_rounded_once(beta: float) -> None:
+    halves = np.arange(65536).astype(np.uint16).view(np.float16)
+    message = SlotSpectrum(1, 0, 1, (0,), 30_000, 3.6e9, float(np.float32(beta)))
+    finite = halves[np.isfinite(halves)]
+    for values in (halves, finite):
+        with np.errstate(invalid="ignore"):
+            expected = values.astype(np.float32) / np.float32(beta)
+        assert np.array_equal(message.float16_in_lsb(values), expected, equal_nan=True)
+    assert np.signbit(message.float16_in_lsb(finite)).tolist() == np.signbit(finite).tolist()
+
+
 def test_negative_zeros_and_what_is_no_number_survive_compression() -> None:
     bits = np.array([0x8000, 0x7C00, 0xFC00, 0x7E01, 0x0001, 0x03FF] * 4, np.uint16).reshape(1, 1, 12, 2)
     message = SlotSpectrum(1, 0, 1, (0,), 30_000, 3.6e9, BETA, slots=(Slot(bits.view(np.float16), 0, 0, 1, 1),))

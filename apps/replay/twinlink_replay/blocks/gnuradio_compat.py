@@ -1,6 +1,8 @@
 """GNU Radio, imported in one place, so that one message explains its absence."""
 
+import ctypes
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,32 @@ def wake(block: Any) -> None:
 
 _SYSTEM = pmt.intern("system")
 _NOT_DONE = pmt.cons(pmt.intern("done"), pmt.from_long(0))  # pmt.from_bool would abort the process
+
+
+class ThreadState:
+    """Python's state of the scheduler's thread of a block, kept from its `start` to its `stop`.
+
+    pybind11 makes such a state for each call into Python and deletes it afterwards if nothing else holds it: with its
+    stack that takes as long as a short call of ``work``.
+    """
+
+    def __init__(self) -> None:
+        self._thread: int | None = None
+
+    def hold(self) -> None:
+        """Call it in `start`."""
+        if self._thread is None:
+            self._thread = threading.get_ident()
+            ctypes.pythonapi.PyGILState_Ensure()
+
+    def release(self) -> None:
+        """Call it in `stop`; only the thread that called `hold` can release its state."""
+        if self._thread == threading.get_ident():
+            self._thread = None
+            ctypes.pythonapi.PyGILState_Release(_LOCKED)
+
+
+_LOCKED = 0  # PyGILState_LOCKED: this thread had the interpreter's lock when it called `hold`
 
 
 def time_tag(time_ns: int) -> Any:

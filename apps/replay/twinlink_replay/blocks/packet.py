@@ -38,8 +38,12 @@ class Packet:
         sent_ns, received_ns: Unix times of the message.
         rate_hz, freq_hz: bandwidth of the samples and centre frequency; None if the payload does not contain them.
         e3: identifiers of the E3 indication.
-        slot: what describes a slot, see `slot_fields`; empty for other messages.
+        slot: what describes a slot: its time by the gNB's clock, which part of it is there, and as what; empty for
+            other messages.  ``symbols`` and ``antennas`` are masks; ``content`` and ``clock`` numbers of
+            `twinlink.slots`.
         octets: a payload of `OCTET_FORMATS`, unchanged.
+        source: of a slot whose samples are made when the packet is taken.
+        in_room: the samples are in the room that `PacketQueue.take` was given.
     """
 
     samples: NDArray[np.complex64]
@@ -56,6 +60,21 @@ class Packet:
     e3: dict[str, int] = field(default_factory=dict)
     slot: dict[str, int] = field(default_factory=dict)
     octets: bytes = b""
+    source: tuple[SlotSpectrum, Slot] | None = None
+    in_room: bool = False
+
+    def make_samples(self, room: NDArray[np.complex64] | None) -> None:
+        """Convert what ``source`` says, into ``room`` if it fits there."""
+        if self.source is None:
+            return
+        (spectrum, slot), self.source = self.source, None
+        if spectrum.content is not Content.IQ:
+            self.samples = spectrum.power(slot).astype(np.complex64).ravel()
+            return
+        count = slot.data.size // 2
+        self.in_room = room is not None and len(room) >= count
+        self.samples = room[:count] if room is not None and self.in_room else np.empty(count, np.complex64)
+        spectrum.in_lsb(slot, self.samples.view(np.float32).reshape(slot.data.shape))
 
 
 def read(message: Message, payload_format: str) -> list[Packet]:
@@ -65,19 +84,16 @@ def read(message: Message, payload_format: str) -> list[Packet]:
     """
     if payload_format == "spectrum" and is_slots(message.payload):
         spectrum = SlotSpectrum.decode(message.payload)
-        return [_read_slot(message, spectrum, slot) for slot in spectrum.slots]
+        common = _common_fields(spectrum)
+        return [_read_slot(message, spectrum, slot, common) for slot in spectrum.slots]
     return [_read_whole(message, payload_format)]
 
 
-def _read_slot(message: Message, spectrum: SlotSpectrum, slot: Slot) -> Packet:
-    if spectrum.content is Content.IQ:
-        samples = spectrum.in_lsb(slot).view(np.complex64).ravel()
-    else:
-        samples = spectrum.power(slot).astype(np.complex64).ravel()
+def _read_slot(message: Message, spectrum: SlotSpectrum, slot: Slot, common: dict[str, int]) -> Packet:
     prb_hz = spectrum.scs_hz * SUBCARRIERS_PER_PRB
     from_centre = spectrum.first_prb + (spectrum.n_prbs - spectrum.n_prbs_carrier) / 2
     return Packet(
-        samples,
+        _NOTHING,
         message.sequence,
         message.epoch,
         slot.observed_ns,
@@ -86,21 +102,21 @@ def _read_slot(message: Message, spectrum: SlotSpectrum, slot: Slot) -> Packet:
         gap=slot.missing,
         rate_hz=float(spectrum.n_prbs * prb_hz),
         freq_hz=spectrum.centre_hz + from_centre * prb_hz,
-        slot=slot_fields(spectrum, slot),
+        slot={
+            "sfn": slot.sfn,
+            "slot": slot.slot,
+            "timestamp": slot.gnb_ns,
+            "clock": int(slot.clock),
+            "symbols": slot.symbols,
+            **common,
+        },
+        source=(spectrum, slot),
     )
 
 
-def slot_fields(spectrum: SlotSpectrum, slot: Slot) -> dict[str, int]:
-    """What describes a slot: its time by the gNB's clock, which part of it is there, and as what.
-
-    ``symbols`` and ``antennas`` are masks; ``content`` and ``clock`` are numbers of `twinlink.slots`.
-    """
+def _common_fields(spectrum: SlotSpectrum) -> dict[str, int]:
+    """What the slots of a message have in common."""
     return {
-        "sfn": slot.sfn,
-        "slot": slot.slot,
-        "timestamp": slot.gnb_ns,
-        "clock": int(slot.clock),
-        "symbols": slot.symbols,
         "antennas": sum(1 << antenna for antenna in spectrum.antennas),
         "first_prb": spectrum.first_prb,
         "n_prbs": spectrum.n_prbs,
@@ -211,10 +227,14 @@ class PacketQueue:
                 self.dropped += 1
                 self._next.setdefault(gone.epoch, gone.sequence)  # otherwise a gap at the start would not be detected
 
-    def take(self) -> Packet | None:
-        """The next packet, or None.  Malformed payloads are counted and skipped."""
+    def take(self, room: NDArray[np.complex64] | None = None) -> Packet | None:
+        """The next packet, or None.  Malformed payloads are counted and skipped.
+
+        Args:
+            room: where the samples of a slot are written if they fit, which saves a copy; see ``in_room``.
+        """
         if self._waiting:
-            return self._waiting.popleft()
+            return self._hand_over(room)
         while True:
             with self._lock:
                 if not self._messages:
@@ -241,9 +261,14 @@ class PacketQueue:
             self._reported_dropped = dropped
             if gap and self._zero_fill:
                 self._fill(packet, gap)
-            self._last_length = len(packet.samples) or self._last_length
             self._waiting += packets
-            return self._waiting.popleft()
+            return self._hand_over(room)
+
+    def _hand_over(self, room: NDArray[np.complex64] | None) -> Packet:
+        packet = self._waiting.popleft()
+        packet.make_samples(room)
+        self._last_length = len(packet.samples) or self._last_length
+        return packet
 
     def __len__(self) -> int:
         return len(self._messages) + len(self._waiting)
@@ -270,6 +295,8 @@ class PacketQueue:
         return gap
 
     def _fill(self, packet: Packet, gap: int) -> None:
+        if not self._last_length:
+            packet.make_samples(None)
         length = self._last_length or len(packet.samples)
         for sequence in range(packet.sequence - min(gap, MAX_FILL), packet.sequence):
             self._waiting.append(

@@ -12,20 +12,23 @@ from numpy.typing import NDArray
 import twinlink
 
 from .arguments import choice, flag, link_address, whole
-from .gnuradio_compat import gr, keep, pmt, time_tag, wake
+from .gnuradio_compat import ThreadState, gr, keep, pmt, time_tag, wake
 from .link_pool import Lease
 from .packet import PAYLOAD_FORMATS, Packet, PacketQueue
 
 BUFFER_OCTETS = 64 * 1024 * 1024
 OUTPUT_SAMPLES = 128 * 1024  # 40 symbols of 273 PRBs, so that a backlog is processed in batches
 _EVENTS = pmt.intern("events")
+_from_long, _from_uint64, _from_double = (  # of values that are the same for many packets
+    lru_cache(maxsize=64)(make) for make in (pmt.from_long, pmt.from_uint64, pmt.from_double)
+)
 _MAKERS: dict[str, Callable[[Any], Any]] = {
     "sequence": pmt.from_uint64,
-    "epoch": pmt.from_uint64,
+    "epoch": _from_uint64,
     "sent_ns": pmt.from_uint64,
     "received_ns": pmt.from_uint64,
-    "gap": pmt.from_long,
-    "dropped": pmt.from_long,
+    "gap": _from_long,
+    "dropped": _from_long,
 }
 _KEYS = {
     name: pmt.intern(name)
@@ -104,10 +107,12 @@ class Source(gr.sync_block):  # type: ignore[misc]
             0  # of packets without samples, to which no tag can be attached
         )
         self._after_end = 0
+        self._thread_state = ThreadState()
         self.error: Exception | None = None
 
     def start(self) -> bool:
         """Called by the scheduler."""
+        self._thread_state.hold()
         self._queue = self._make_queue()
         self._rest = self._rest[:0]
         self._unreported_gap = self._unreported_dropped = self._after_end = 0
@@ -128,6 +133,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         if self._lease:
             self._lease.release()
             self._lease = None
+        self._thread_state.release()
         return True
 
     def end(self) -> None:
@@ -150,14 +156,21 @@ class Source(gr.sync_block):  # type: ignore[misc]
             "after_end": self._after_end,
         }
 
+    def handle_general_work(self, *arguments: Any) -> int:
+        """Called by the scheduler, about twice for each message: without arrays if there is nothing to do."""
+        self._woken = False  # before the queue is read: a later message wakes the scheduler again
+        if len(self._rest) == 0 and len(self._queue) == 0 and not self._ended:
+            return 0
+        count: int = super().handle_general_work(*arguments)
+        return count
+
     def work(self, input_items: list[Any], output_items: list[NDArray[np.complex64]]) -> int:
         """Called by the scheduler."""
-        self._woken = False  # before the queue is read: a later message wakes the scheduler again
         out = output_items[0]
-        count = 0
+        count, start = 0, self.nitems_written(0)
         while count < len(out):
             if len(self._rest) == 0:
-                packet = self._queue.take()
+                packet = self._queue.take(out[count:])
                 if packet is None:
                     break
                 self._unreported_gap += packet.gap
@@ -166,7 +179,10 @@ class Source(gr.sync_block):  # type: ignore[misc]
                     continue  # no sample for a tag: the next packet reports the gap
                 packet.gap, packet.dropped = self._unreported_gap, self._unreported_dropped
                 self._unreported_gap = self._unreported_dropped = 0
-                self._tag(self.nitems_written(0) + count, packet)
+                self._tag(start + count, packet)
+                if packet.in_room:
+                    count += len(packet.samples)
+                    continue
                 self._rest = packet.samples
             part = self._rest[: len(out) - count]
             out[count : count + len(part)] = part
@@ -199,33 +215,36 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self.message_port_pub(_EVENTS, pmt.to_pmt({name: str(value) for name, value in fields.items()}))
 
     def _tag(self, offset: int, packet: Packet) -> None:
-        self.add_item_tag(0, offset, _KEYS["packet_len"], pmt.from_long(len(packet.samples)))
-        self.add_item_tag(0, offset, _KEYS["rx_time"], time_tag(packet.time_ns))
+        add = partial(self.gateway.add_item_tag, 0, offset)
+        add(_KEYS["packet_len"], _from_long(len(packet.samples)))
+        add(_KEYS["rx_time"], time_tag(packet.time_ns))
         for name, make in _MAKERS.items():
-            self.add_item_tag(0, offset, _KEYS[name], make(getattr(packet, name)))
+            add(_KEYS[name], make(getattr(packet, name)))
         if packet.freq_hz is not None:
-            self.add_item_tag(0, offset, _KEYS["rx_freq"], pmt.from_double(packet.freq_hz))
+            add(_KEYS["rx_freq"], _from_double(packet.freq_hz))
         if packet.rate_hz is not None:
-            self.add_item_tag(0, offset, _KEYS["rx_rate"], pmt.from_double(packet.rate_hz))
+            add(_KEYS["rx_rate"], _from_double(packet.rate_hz))
         if packet.filled:
-            self.add_item_tag(0, offset, _KEYS["filled"], pmt.PMT_T)
+            add(_KEYS["filled"], pmt.PMT_T)
         if packet.e3:
-            self.add_item_tag(0, offset, _KEYS["e3"], pmt.to_pmt(packet.e3))
+            add(_KEYS["e3"], pmt.to_pmt(packet.e3))
         if packet.slot:
-            self.add_item_tag(0, offset, _KEYS["slot"], _slot_tag(packet.slot))
+            add(_KEYS["slot"], _slot_tag(packet.slot))
 
 
 def _slot_tag(slot: dict[str, int]) -> Any:
-    """As ``pmt.to_pmt``, in a sixth of its time: the fields that do not change from slot to slot are converted once."""
-    tag = _slot_base(tuple(item for item in slot.items() if item[0] not in _CHANGING))
-    for name, key in _CHANGING.items():
-        tag = pmt.dict_add(tag, key, pmt.from_long(slot[name]))
+    """As ``pmt.to_pmt``, in a tenth of its time: the fields that do not change from slot to slot are converted once."""
+    names, values = tuple(slot), tuple(slot.values())
+    tag = _slot_base(names[_CHANGING:], values[_CHANGING:])
+    for name, value in zip(names[:_CHANGING], values[:_CHANGING], strict=True):
+        tag = pmt.dict_add(tag, _field(name), pmt.from_long(value))
     return tag
 
 
 @lru_cache(maxsize=16)
-def _slot_base(fields: tuple[tuple[str, int], ...]) -> Any:
-    return pmt.to_pmt(dict(fields))
+def _slot_base(names: tuple[str, ...], values: tuple[int, ...]) -> Any:
+    return pmt.to_pmt(dict(zip(names, values, strict=True)))
 
 
-_CHANGING = {name: pmt.intern(name) for name in ("sfn", "slot", "timestamp")}
+_CHANGING = 3  # fields of a slot, the first ones, that are others for each
+_field = lru_cache(maxsize=64)(pmt.intern)
