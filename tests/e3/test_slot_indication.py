@@ -1,5 +1,6 @@
-"""The hot PDU of G2, read without asn1tools: the same as with it, or left to it."""
+"""The hot PDU of G2, read and written without asn1tools: the same as with it, or left to it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import twinlink_e3 as e3
 from hypothesis import given
 from hypothesis import strategies as st
 from twinlink_e3 import asn1_codec, grammar
-from twinlink_e3.slot_indication import decode_g2_indication, decode_slot
+from twinlink_e3.slot_indication import decode_g2_indication, decode_slot, encode_g2_indication, encode_slot
 
 NUMBER, OPTIONAL = st.integers(0, 65535), st.none() | st.integers(0, 65535)
 SLOTS = st.builds(
@@ -34,6 +35,13 @@ def whole_slot(octets: bytes) -> dict[str, Any]:
 def test_what_is_encoded_is_read_here(slot: e3.SlotIndication, message: e3.IndicationMessage, codec: e3.Codec) -> None:
     assert decode_slot(codec.encode_structure(slot)) == slot
     assert decode_g2_indication(codec.encode(message)) == message
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asn1_codec, "encode_slot", lambda structure: None)
+        patch.setattr(asn1_codec, "encode_g2_indication", lambda pdu: None)
+        assert (codec.encode_structure(slot), codec.encode(message)) == (
+            encode_slot(slot),
+            encode_g2_indication(message),
+        )
     assert decode_g2_indication(memoryview(codec.encode(message))) == message
 
 
@@ -77,3 +85,24 @@ def test_other_pdus_are_left_to_asn1tools(kind: e3.Pdu) -> None:
     for codec in CODECS:
         assert decode_g2_indication(codec.encode(kind)) is None
         assert codec.decode(codec.encode(kind)) == kind
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shm_name": ""}, {"shm_name": "é" * 32}, {"fh_buffer_index": 256}, {"fh_write_index": 2**32}, {"sfn": -1},
+        {"slot": 65536}, {"n_rx_ant": 65536}, {"valid_symbol_mask": 0x4000},
+    ],
+)  # fmt: skip
+def test_a_slot_out_of_range_is_refused(change: dict[str, Any]) -> None:
+    slot = e3.SlotIndication("/ring", 0, 0, 1, 2, 3)
+    with pytest.raises(e3.InvalidPdu):
+        CODECS[1].encode_structure(replace(slot, **change))
+
+
+@pytest.mark.parametrize(
+    "change", [{"message_id": 0}, {"message_id": 2**32}, {"dapp_identifier": 65536}, {"protocol_data": b""}]
+)
+def test_an_indication_out_of_range_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(e3.InvalidPdu):
+        CODECS[1].encode(replace(e3.IndicationMessage(1, 1, 1, b"a"), **change))

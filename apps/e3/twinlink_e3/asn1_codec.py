@@ -25,7 +25,7 @@ from .service_model import (
     SlotIndication,
     Structure,
 )
-from .slot_indication import decode_g2_indication, decode_slot
+from .slot_indication import decode_g2_indication, decode_slot, encode_g2_indication, encode_slot
 
 _STRUCTURES: dict[type[Any], str] = {
     RanFunctionData: "Spectrum-RanFunctionData",
@@ -58,6 +58,8 @@ class Asn1Codec:
         """See `Codec`."""
         if self.generation == "G0" and isinstance(pdu, IndicationMessage) and pdu.timestamp is None:
             return encode_indication(pdu)
+        if self._is_g2 and isinstance(pdu, IndicationMessage) and (octets := encode_g2_indication(pdu)) is not None:
+            return octets
         kind, body = NAMES[type(pdu)], to_fields(pdu)
         message: dict[str, Any] = {"id": pdu.message_id, "msg": (kind, body)}
         if pdu.timestamp is not None:
@@ -99,6 +101,8 @@ class Asn1Codec:
         """See `Codec`."""
         if isinstance(structure, IqDataIndication):
             return encode_iq_data(structure)
+        if isinstance(structure, SlotIndication) and (octets := encode_slot(structure)) is not None:
+            return octets
         kind, values = _STRUCTURES[type(structure)], to_fields(structure)
         if isinstance(structure, PrbBlacklistControl) and self._is_g2:
             kind, values = _WRAPPED_CONTROL, {"controlPayload": ("prbBlacklistControl", values)}

@@ -1,7 +1,8 @@
-"""The hot PDU of generation G2: indicationMessage with L1KPM-Indication, from octets without asn1tools.
+"""The hot PDU of generation G2: indicationMessage with L1KPM-Indication, to and from octets without asn1tools.
 
-There is one for every slot, 2000 a second, and asn1tools takes 0.05 ms for both.  What is here reads the usual form
-alone, and returns None for every other, which asn1tools then reads or refuses (property tests compare the two).
+There is one for every slot, 2000 a second, and asn1tools takes 0.05 ms to read both, and 0.1 ms to write them.  What is
+here knows the usual form alone, and returns None for every other, which asn1tools then reads, writes or refuses
+(property tests compare the two).
 
 Aligned PER, ITU-T X.691; bits after those that are shown are padding, up to an octet.  E3-PDU:
 
@@ -27,6 +28,43 @@ _BODY = struct.Struct(">HHH")
 _NUMBERS = tuple(struct.Struct(f">{count}H") for count in range(6))
 _MAX_IDENTIFIER = 65535
 _MAX_TIME_OCTETS = 9  # of a time of 64 bits without sign
+_MAX_NAME_OCTETS = 63
+
+
+def encode_g2_indication(message: IndicationMessage) -> bytes | None:
+    """The PDU; None if a value is out of range."""
+    number, length = message.message_id - 1, len(message.protocol_data)
+    dapp, function, timestamp = message.dapp_identifier - 1, message.ran_function_identifier - 1, message.timestamp
+    if not (0 <= number < 0xFFFFFFFF and 0 < length <= MAX_PROTOCOL_DATA):
+        return None
+    if not (0 <= dapp < _MAX_IDENTIFIER and 0 <= function < _MAX_IDENTIFIER):
+        return None
+    digits, time = _digits(number), b"" if timestamp is None else _encode_time(timestamp)
+    head = len(digits) - 1 << 4 | (0x40 if time else 0)
+    body = _BODY.pack(dapp, function, length - 1)
+    return b"".join((bytes((head,)), digits, time, bytes((_INDICATION,)), body, message.protocol_data))
+
+
+def encode_slot(slot: SlotIndication) -> bytes | None:
+    """The ``protocol_data`` of an indication; None if a value is out of range."""
+    name = slot.shm_name.encode()
+    numbers = [slot.sfn, slot.slot]
+    present = 0
+    for bit, value in ((4, slot.cell_id), (2, slot.n_rx_ant), (1, slot.valid_symbol_mask)):
+        if value is not None:
+            present |= bit
+            numbers.append(value)
+    if not 0 < len(name) <= _MAX_NAME_OCTETS or (slot.valid_symbol_mask or 0) > ALL_SYMBOLS:
+        return None
+    if not (0 <= slot.fh_buffer_index <= 0xFF and 0 <= slot.fh_write_index <= 0xFFFFFFFF):
+        return None
+    if min(numbers) < 0 or max(numbers) > 0xFFFF:
+        return None
+    head, row = 0x8000 | present << 12 | len(name) - 1 << 6, _digits(slot.fh_write_index)
+    reference = bytes((slot.fh_buffer_index, len(row) - 1 << 6)) + row
+    return b"".join(
+        (head.to_bytes(2, "big"), name, reference, _encode_time(slot.timestamp), _NUMBERS[len(numbers)].pack(*numbers))
+    )
 
 
 def decode_g2_indication(octets: Octets) -> IndicationMessage | None:
@@ -92,6 +130,16 @@ def _time(octets: Octets, at: int, end: int) -> int | None:
     if size > 1 and octets[at + 1] in (0, 0xFF) and octets[at + 1] >> 7 == octets[at + 2] >> 7:
         return None
     return int.from_bytes(octets[at + 1 : end], "big", signed=True)
+
+
+def _encode_time(value: int) -> bytes:
+    octets = (value if value >= 0 else ~value).bit_length() // 8 + 1
+    return bytes((octets,)) + value.to_bytes(octets, "big", signed=True)
+
+
+def _digits(value: int) -> bytes:
+    """In as few octets as there can be, at least one."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
 @lru_cache(maxsize=16)
