@@ -74,7 +74,7 @@ def _measure(run: Run, setting: Any, part: Any, case: Case) -> list[Row]:
     if failure and not times:
         raise ProgramFailed(failure)
     rows = []
-    for which, values in times.items():
+    for which, values in sorted(times.items(), key=str):  # the servers in their order, whichever answered first
         name = "client's cycle" if which == "cycle" else f"PLC{which + 1}"
         late = {f"late_{limit}": 100 * float(np.mean(np.asarray(values) > limit)) for limit in (250, 700, 1000)}
         rows.append(of_values(run.folder, {**case, "server": name}, values, 0, late, failure))
