@@ -76,6 +76,9 @@ def test_setup_refuses_another_version_and_the_hundred_and_first_dapp() -> None:
     assert full.response_code == "negative"
     ask(agent, e3.ReleaseMessage(1, 42))
     assert set_up(agent) == 42
+    used_up = e3.decode(setup(Agent(106, free_ids=0), e3.encode(e3.SetupRequest(5, "1.0.0", "a", "1", "v"))))
+    assert isinstance(used_up, e3.SetupResponse)
+    assert used_up.response_code == "negative"
 
 
 def test_indications_go_once_to_each_subscribed_dapp_after_the_gap() -> None:

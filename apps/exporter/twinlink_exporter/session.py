@@ -214,7 +214,10 @@ class Session:
         elif codec is not asked and asked is self._search.first:
             self._answered_in, self._due_ns = codec, now_ns
         else:
-            refusal = f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}"
+            refusal = (
+                f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}: look at its log; if "
+                "dApps that ended without a release have used up its dApp identifiers, restart the gNB"
+            )
         if positive and (refusal or self._answered_in):
             self._give_back(codec, response.dapp_identifier)
         if refusal:

@@ -100,6 +100,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         codec=_codec(given),
         controls=not given.no_control,
         answers_unreadable=not given.stuck,
+        free_ids=given.free_ids,
     )
     recording, fft_size = _recording(given)
     pattern = _pattern(given)
@@ -199,6 +200,12 @@ def make_parser() -> command_line.Parser:
     agent.add_argument("--no-control", action="store_true", help="offer no control of PRB blocks")
     agent.add_argument(
         "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"
+    )
+    agent.add_argument(
+        "--free-ids",
+        type=convert.whole(0),
+        metavar="N",
+        help="dApp identifiers left; 0: all are in use, until it restarts",
     )
     _add_slots(parser)
     service.add_options(parser)

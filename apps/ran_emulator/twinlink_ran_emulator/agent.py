@@ -110,6 +110,7 @@ class Agent:
         controls: whether it offers the control of PRB blocks; if not, it does not even acknowledge one, as libe3.
         answers_unreadable: whether it answers what it cannot decode on the setup channel; libe3 does since 0.0.8.
         by_reference: whether I/Q is in shared memory, of RAN function 2.
+        free_ids: dApp identifiers that are free at the start; None: all that the generation has.
         block: the blocked PRBs.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
     """
@@ -119,6 +120,7 @@ class Agent:
     controls: bool = True
     answers_unreadable: bool = True
     by_reference: bool = False
+    free_ids: int | None = None
     block: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
     _dapps: set[int] = field(default_factory=set)  # identifiers
@@ -128,8 +130,9 @@ class Agent:
 
     @property
     def max_dapps(self) -> int:
-        """Number of dApp identifiers."""
-        return 100 if self.codec.generation in ("G0", "G1") else 65535
+        """Number of dApp identifiers that it can give at once."""
+        all_of_them = 100 if self.codec.generation in ("G0", "G1") else 65535
+        return all_of_them if self.free_ids is None else min(self.free_ids, all_of_them)
 
     def setup(self, octets: bytes) -> bytes | None:
         """The answer to a message on the setup channel; None only without `answers_unreadable`."""
@@ -289,7 +292,9 @@ class Agent:
         if (dapp, function) in self._subscriptions:
             return self._subscriptions[dapp, function].number
         taken = {subscription.number for subscription in self._subscriptions.values()}
-        return min(set(range(1, self.max_dapps + 1)) - taken, key=lambda number: (number != dapp, number))
+        return min(
+            set(range(1, len(taken) + 2)) - taken | ({dapp} - taken), key=lambda number: (number != dapp, number)
+        )
 
     def _unsubscribe(self, identifier: int, subscription: int) -> str | None:
         for dapp, function in list(self._subscriptions):

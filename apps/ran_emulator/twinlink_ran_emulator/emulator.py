@@ -51,6 +51,7 @@ class Options:
         codec: of the E3 agent.
         controls: whether the E3 agent offers the control of PRB blocks.
         answers_unreadable: whether the E3 agent answers what it cannot decode (`Agent`).
+        free_ids: dApp identifiers that the E3 agent has left (`Agent`).
     """
 
     pace: Pace = RECORDED
@@ -61,6 +62,7 @@ class Options:
     codec: e3.Codec = e3.G0
     controls: bool = True
     answers_unreadable: bool = True
+    free_ids: int | None = None
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
@@ -114,8 +116,9 @@ class Emulator:
         if slots:
             sockets.watch(slots.descriptor)
         self._agent = Agent(
-            recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable, slots is not None
-        )
+            recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable, slots is not None,
+            options.free_ids,
+        )  # fmt: skip
         self._blocker = PrbBlocker(recording)
         self._blocked = np.zeros(recording.grid.n_prbs, np.bool_)
         self._outgoing: deque[bytes] = deque()
