@@ -24,6 +24,8 @@ LISTEN = "tcp/127.0.0.1:7447"  # no block opens it: the flowgraph does not start
         ({"connect": [LISTEN, LISTEN]}, "a block connects to one endpoint"),
         ({"listen": "tcp/0.0.0.0:65535"}, "zeromq needs 2 ports from 65535 up"),
         ({"listen": LISTEN, "node": "two\nlines"}, "node must be a string"),
+        ({"listen": LISTEN, "identity": "no/such/folder"}, "no/such/folder cannot be read: .* `twinlink key new"),
+        ({"listen": LISTEN, "identity": b"folder"}, "identity must be the folder of an identity"),
         ({"listen": LISTEN, "flow": "_link"}, "flow must be 1 to 63 letters"),
         ({"listen": LISTEN, "flow": None}, "flow must be 1 to 63 letters"),
         ({"link": "zeromq"}, "link must be what twinlink.open returns"),

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from twinlink_replay.blocks import source as source_module
 from twinlink_replay.blocks.gnuradio_compat import keep
 
 import twinlink
+from tests.identity.nodes import make_pair
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
 from twinlink.transport_options import TransportName
@@ -299,6 +301,20 @@ def test_a_flow_has_one_reader_and_the_second_one_logs_an_error(
         assert sum(probe.count() for probe in probes) == turn * 612
         assert [type(source.error) for source in sources].count(twinlink.ConfigurationError) == 1
     assert "reads flow 'spectrum'" in capfd.readouterr().err
+
+
+def test_the_link_of_blocks_has_an_identity(endpoint: str, tmp_path: Path) -> None:
+    twin, gnb = make_pair(tmp_path)
+    probe = Probe()
+    top = flowgraph(Source("zeromq", listen=endpoint, identity=twin.folder), probe)
+    top.start()
+    with twinlink.open("zeromq", connect=endpoint, identity=gnb.folder) as link:
+        link.wait_ready(patience())
+        assert link.peers() == ["twin-1"]
+        link.sender("spectrum").send(spectra(1)[0].encode())
+        probe.wait_for(612)
+    top.stop()
+    top.wait()
 
 
 def test_gaps_beside_a_message_without_samples_are_reported_and_filled(endpoint: str) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import operator
+import os
 
 import twinlink
 from twinlink.options import make_transport
@@ -12,12 +13,18 @@ from .link_pool import Address
 
 
 def link_address(
-    transport: str, listen: str | None, connect: str | None, flow: str, node: str | None, link: twinlink.Link | None
+    transport: str,
+    listen: str | None,
+    connect: str | None,
+    flow: str,
+    node: str | None,
+    link: twinlink.Link | None,
+    identity: str | os.PathLike[str] | None,
 ) -> Address:
-    """The address of a block's link, which is not opened; an empty ``node`` stands for None.
+    """The address of a block's link, which is not opened; an empty ``node`` or ``identity`` stands for None.
 
     Args:
-        transport, listen, connect, node: as of `twinlink.open`, but with one endpoint in ``connect``.
+        transport, listen, connect, node, identity: as of `twinlink.open`, but with one endpoint in ``connect``.
         flow: name of the block's flow.
         link: an open link that the block uses instead; then the other arguments of the link are not used.
 
@@ -33,9 +40,12 @@ def link_address(
         raise twinlink.ConfigurationError(f"link must be what twinlink.open returns, or None, not {link!r}")
     if isinstance(connect, list | tuple):
         raise twinlink.ConfigurationError("a block connects to one endpoint; with link= it takes a link of yours")
-    address = Address(transport_name(transport), listen, connect, node or None)
+    if identity is not None and not isinstance(identity, str | os.PathLike):
+        raise twinlink.ConfigurationError(f"identity must be the folder of an identity, not {identity!r}")
+    folder = os.fspath(identity) if identity else None
+    address = Address(transport_name(transport), listen, connect, node or None, folder)
     if link is None:
-        make_transport(transport, listen=listen, connect=connect, node=address.node, options={})
+        make_transport(transport, listen=listen, connect=connect, node=address.node, identity=folder, options={})
     return address
 
 

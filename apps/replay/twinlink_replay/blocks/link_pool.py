@@ -1,4 +1,4 @@
-"""Links shared between GNU Radio blocks: blocks with the same transport, endpoint and node use one link.
+"""Links shared between GNU Radio blocks: blocks with the same transport, endpoint, node and identity use one.
 
 A source and a sink in one flowgraph have the same peer, and only one socket can listen on a port.
 """
@@ -21,6 +21,7 @@ class Address:
     listen: str | None
     connect: str | None
     node: str | None
+    identity: str | None = None
 
 
 @dataclass(slots=True)
@@ -64,7 +65,11 @@ class Lease:
             fresh = shared is None
             if shared is None:
                 link = twinlink.open(
-                    address.transport, listen=address.listen, connect=address.connect, node=address.node
+                    address.transport,
+                    listen=address.listen,
+                    connect=address.connect,
+                    node=address.node,
+                    identity=address.identity,
                 )
                 shared = _links[address] = _Shared(link)
             self.link = shared.link

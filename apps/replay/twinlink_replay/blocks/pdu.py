@@ -1,5 +1,6 @@
 """Twinlink PDU Source and Sink: convert between a flow of the link and GNU Radio PDUs."""
 
+import os
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
     message port.
 
     Args:
-        transport, listen, connect, flow, node, link: as of `Source`.
+        transport, listen, connect, flow, node, link, identity: as of `Source`.
         payload: as of `Source`; ``u8`` (any octets, as a u8vector), or ``text`` (UTF-8, as a symbol, of which GNU Radio
             keeps each different one in memory).
         vector: of samples: ``complex`` (c32vector) or ``s16`` (interleaved I and Q).
@@ -44,8 +45,9 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         payload: str = "spectrum",
         vector: str = "complex",
         link: twinlink.Link | None = None,
+        identity: str | os.PathLike[str] | None = None,
     ) -> None:
-        address = link_address(transport, listen, connect, flow, node, link)
+        address = link_address(transport, listen, connect, flow, node, link, identity)
         choice("payload", payload, PAYLOAD_FORMATS + OCTET_FORMATS)
         choice("vector", vector, VECTORS)
         gr.basic_block.__init__(self, name="Twinlink PDU Source", in_sig=None, out_sig=None)
@@ -133,7 +135,7 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
     (text, such as the JSON of a decision) is sent as UTF-8.
 
     Args:
-        transport, listen, connect, flow, node, link: as of `Source`.
+        transport, listen, connect, flow, node, link, identity: as of `Source`.
 
     Raises ConfigurationError or TransportMissing for arguments with which it cannot start.
     """
@@ -146,8 +148,9 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
         flow: str = "control",
         node: str | None = None,
         link: twinlink.Link | None = None,
+        identity: str | os.PathLike[str] | None = None,
     ) -> None:
-        address = link_address(transport, listen, connect, flow, node, link)
+        address = link_address(transport, listen, connect, flow, node, link, identity)
         gr.basic_block.__init__(self, name="Twinlink PDU Sink", in_sig=None, out_sig=None)
         keep(self)
         self._sending = SinkSender(self.logger, address, flow, link)

@@ -1,6 +1,7 @@
 """Twinlink Source: converts a flow of the link to a stream of complex samples."""
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache, partial
@@ -66,6 +67,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
             tagged.
         link: an open link to use instead; it stays open.
         on_message: called with each message on the link's thread.
+        identity: folder of this node's identity; empty: that of ``TWINLINK_IDENTITY``, or none.
 
     Message port ``events`` (out): a dict for each event of the link (peer up, peer down, gap, ...).
 
@@ -84,8 +86,9 @@ class Source(gr.sync_block):  # type: ignore[misc]
         buffer_octets: int = BUFFER_OCTETS,
         link: twinlink.Link | None = None,
         on_message: Callable[[twinlink.Message], None] | None = None,
+        identity: str | os.PathLike[str] | None = None,
     ) -> None:
-        address = link_address(transport, listen, connect, flow, node, link)
+        address = link_address(transport, listen, connect, flow, node, link, identity)
         choice("payload", payload, PAYLOAD_FORMATS)
         flag("zero_fill", zero_fill)
         buffer_octets = whole("buffer_octets", buffer_octets, 1)

@@ -1,5 +1,6 @@
 """Twinlink Stream Sink: sends a tagged stream on a flow of the link."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
     """Sends a stream that has ``packet_len`` tags, one message a packet.
 
     Args:
-        transport, listen, connect, flow, node, link: as of `Source`.
+        transport, listen, connect, flow, node, link, identity: as of `Source`.
         payload: ``cf32``, or ``ci16`` (rounded and clipped).
 
     Raises ConfigurationError or TransportMissing for arguments with which it cannot start.
@@ -32,8 +33,9 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         node: str | None = None,
         payload: str = "cf32",
         link: twinlink.Link | None = None,
+        identity: str | os.PathLike[str] | None = None,
     ) -> None:
-        address = link_address(transport, listen, connect, flow, node, link)
+        address = link_address(transport, listen, connect, flow, node, link, identity)
         choice("payload", payload, ("cf32", "ci16"))
         gr.sync_block.__init__(self, name="Twinlink Stream Sink", in_sig=[np.complex64], out_sig=None)
         keep(self)
