@@ -55,7 +55,7 @@ def test_the_octets_of_an_own_subscription_are_those_of_its_protocol(tmp_path: P
     assert cell["statistics"]["rtt_ns"]["mean"] == pytest.approx(row.figures["mean"] * 1e6)  # type: ignore[operator]
     about = {
         "started_ns": 1, "ended_ns": 2, "complete": True, "quick": True, "setting": "netns", "counts": counts,
-        "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"}, "load": [], "notes": [],
+        "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"}, "load": [], "notes": [], "figures": {},
     }  # fmt: skip
     content = report.content(run.experiment, [row], about)
     assert json.loads(json.dumps(content))["orderings"][0]["verdict"] == "not measured here"

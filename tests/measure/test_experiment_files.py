@@ -119,6 +119,7 @@ def test_what_is_left_behind(tmp_path: Path) -> None:
     about = {
         "started_ns": 1, "ended_ns": 2, "complete": True, "quick": True, "setting": "loopback", "counts": {"count": 10},
         "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"}, "load": [], "notes": [],
+        "figures": {"more.png": "More"},
     }  # fmt: skip
     report.write(tmp_path, experiment, rows, report.content(experiment, rows, about))
     text = (tmp_path / "table.md").read_text()
@@ -128,6 +129,7 @@ def test_what_is_left_behind(tmp_path: Path) -> None:
     assert "published 1000; here count 10 (--quick: too few for conclusions)." in text
     assert "- The machine." in text
     assert (tmp_path / "figure.png").stat().st_size > 1000
-    assert "What was not the same" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert all(each in page for each in ("What was not the same", 'src="figure.png"', 'src="more.png" alt="More"'))
     records = np.genfromtxt(tmp_path / (rows[0].records or ""), delimiter=",", names=True)
     assert outcome.spread(records["ms"]) == (rows[0].figures, rows[0].ci95)

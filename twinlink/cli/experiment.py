@@ -92,7 +92,12 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
             given.node_red if given.hub != HUBS[0] else None,
         )  # fmt: skip
         rows = measuring.measure(run)
-        about |= {"ended_ns": measuring.now_ns(), "complete": not stop.requested, "notes": run.notes}
+        about |= {
+            "ended_ns": measuring.now_ns(),
+            "complete": not stop.requested,
+            "notes": run.notes,
+            "figures": run.figures,
+        }
         about["load"].append({"side": load.ONE_HOST, **load.sample()})
         found = report.content(experiment, rows, about)
         report.write(folder, experiment, rows, found)

@@ -43,6 +43,8 @@ LONGEST = 58  # characters of the longest labels in two columns of a legend
 ROWS = 4  # of a legend, for which a figure has room
 ROW_HEIGHT = 0.18  # inches
 GREY = "#777777"
+# Of lines that are no subjects: Okabe and Ito's, and three more.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c5a2b", "#333333")
 
 Cell = dict[str, Any]
 

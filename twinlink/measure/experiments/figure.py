@@ -10,7 +10,6 @@ from .. import formatting, plot_style
 from .description import Experiment
 from .outcome import Row
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c5a2b", "#333333")
 _APART = 0.7  # of the distance between two places: the width of all lines there
 _WIDE = 10.0  # ratio of the greatest value to the least, from which on the axis is logarithmic
 
@@ -27,7 +26,7 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
         figure, (axis,) = plot_style.panels(1, 3.2)
         values: list[float] = []
         for number, (line, mine) in enumerate(lines.items()):
-            colour = _COLOURS[number % len(_COLOURS)]
+            colour = plot_style.COLOURS[number % len(plot_style.COLOURS)]
             ours = [(x, value) for x, row in mine if (value := row.figures.get(name)) is not None]
             theirs = [(x, value) for x, row in mine if (value := published.of(row.case).get(name)) is not None]
             values += [value for _, value in ours + theirs]

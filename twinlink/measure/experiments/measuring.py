@@ -41,6 +41,7 @@ class Run:
         say: shows a line that stays.
         stopped: whether the end was requested.
         notes: sentences for the report, which a kind adds.
+        figures: files of further figures, and what they show, which a kind adds.
     """
 
     experiment: Experiment
@@ -52,6 +53,7 @@ class Run:
     stopped: Callable[[], bool]
     node_red: Path | None = None
     notes: list[str] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)
 
     def place(self, delay_ms: float = 0) -> "Setting":
         """A new setting of this run, not entered yet."""

@@ -44,10 +44,10 @@ def measure(run: Run) -> list[Row]:
                 rows.append(failed(dict(part["case"]), str(error)))
                 continue
             rows.append(row)
-            spacings[", ".join(map(str, part["case"].values()))] = spacing_ms - part["cycle_ms"]
+            spacings[run.experiment.case(part["case"])] = spacing_ms - part["cycle_ms"]
     if any(map(len, spacings.values())):
         draw_spacing(run.folder / SPACING, spacings)
-        run.notes.append(f"{SPACING} has the time between arrivals at the loopback host, less the cycle, as ECDF")
+        run.figures[SPACING] = "Time between arrivals at the loopback host, less the cycle, as ECDF"
     run.notes.append(scheduling_latency(run.counts["cycles"]))
     return rows
 
@@ -56,13 +56,15 @@ def draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
     """Draw the time between arrivals, less the cycle, in ms, as ECDF.  Raises OSError."""
     with mpl.rc_context(plot_style.STYLE):
         figure, (axis,) = plot_style.panels(1, 3.2)
-        for name, beyond_ms in spacings.items():
+        for number, (name, beyond_ms) in enumerate(spacings.items()):
             if len(beyond_ms):
+                again, place = divmod(number, len(plot_style.COLOURS))
                 axis.step(
-                    np.sort(beyond_ms), np.arange(1, len(beyond_ms) + 1) / len(beyond_ms), where="post", label=name
-                )
+                    np.sort(beyond_ms), np.arange(1, len(beyond_ms) + 1) / len(beyond_ms), where="post", label=name,
+                    color=plot_style.COLOURS[place], ls=("-", "--", ":")[again % 3], lw=1.2,
+                )  # fmt: skip
         axis.set(xlabel="time between arrivals, less the cycle (ms)", ylabel="share of the messages")
-        figure.legend(loc="outside lower center", ncols=3)
+        plot_style.legend(figure, [axis])
         plot_style.write(figure, path)
 
 
@@ -120,6 +122,7 @@ def row_of(run: Run, part: Any, told: dict[str, Any], heard: dict[str, Any]) -> 
         "drop_loopback": 100 * heard["late"] / cycles,
         "drop_path": 100 * lost / cycles,
         "drop_sum": 100 * (cycles - len(told["received"])) / cycles,
+        "cycles": figures["mean"] / part["cycle_ms"] if figures.get("mean") is not None else None,
         "jitter": 1000 * figures["sd"] if figures.get("sd") is not None else None,  # type: ignore[operator]
         "spacing_sd": float(spacing_ms.std()) if len(spacing_ms) else None,
         "wake_p99": float(np.percentile(wake_us, 99)),

@@ -24,7 +24,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         experiment: what was measured.
         rows: the cases.
         about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``,
-            ``load`` (samples of `load.sample`), ``notes``.
+            ``load`` (samples of `load.sample`), ``notes``, ``figures`` (further ones: file -> what it shows).
     """
     published = experiment.published or Published(where="", setting="")
     return {
@@ -52,7 +52,8 @@ def write(folder: Path, experiment: Experiment, rows: Sequence[Row], found: Mapp
     sections = list(_sections(experiment, rows, found))
     results.write(folder / TABLE, markdown(sections))
     figure.draw(folder / FIGURE, experiment, rows, found)
-    results.write(folder / REPORT, _page(experiment, sections))
+    drawn = {FIGURE: experiment.title, **found["figures"]}
+    results.write(folder / REPORT, _page(experiment, sections, drawn))
 
 
 def text(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> str:
@@ -75,7 +76,8 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
         yield "About the published figures", [published.remarks]
     if found["orderings"]:
         yield "Findings of the paper", [tuple(_verdict(each) for each in found["orderings"])]
-    if beyond := (*(each["text"] for each in found["analysis"]), *found["notes"]):
+    drawn = (f"{path}: {what}" for path, what in found["figures"].items())
+    if beyond := (*(each["text"] for each in found["analysis"]), *found["notes"], *drawn):
         yield "Beyond the table", [beyond]
     # A list selects cases, which the table shows.
     counts = ", ".join(
@@ -161,7 +163,8 @@ _STYLE = (
 )
 
 
-def _page(experiment: Experiment, sections: Sequence[Section]) -> str:
+def _page(experiment: Experiment, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
+    images = "".join(f'<img src="{path}" alt="{html.escape(what)}">' for path, what in drawn.items())
     parts = []
     for number, (heading, items) in enumerate(sections):
         level = "h1" if number == 0 else "h2"
@@ -177,9 +180,7 @@ def _page(experiment: Experiment, sections: Sequence[Section]) -> str:
                     "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
                     for tag, row in zip(tags, item, strict=True)
                 )
-                parts.append(
-                    f'<table>{"".join(lines)}</table><img src="{FIGURE}" alt="{html.escape(experiment.title)}">'
-                )
+                parts.append(f"<table>{''.join(lines)}</table>{images}")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{html.escape(experiment.name)}</title><style>{_STYLE}</style>{''.join(parts)}</html>\n"
