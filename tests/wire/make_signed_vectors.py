@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from zmq.utils import z85
 
 from twinlink.control import PrbBlock, PrbBlockResult
-from twinlink.identity import Identity, PublicLine, Role
+from twinlink.identity import Identity, Role
+from twinlink.identity.secret_line import SecretLine
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.signed_payload import Signer
 
@@ -21,9 +23,8 @@ NOW_NS = 1_790_000_000_123_456_789
 
 def identity(name: str, role: Role, secret: bytes) -> WatchedIdentity:
     """With as much as a signature needs."""
-    key = Ed25519PrivateKey.from_private_bytes(secret)
-    line = PublicLine(name, role, b"", key.public_key().public_bytes_raw(), b"")
-    return WatchedIdentity(Identity(Path(), name, role, b"", b"", key, line, (), ()))
+    keys = SecretLine(name, role, z85.encode(secret), Ed25519PrivateKey.from_private_bytes(secret))
+    return WatchedIdentity(Identity(Path(), name, role, b"", keys))
 
 
 def files() -> dict[str, bytes]:

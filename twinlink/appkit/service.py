@@ -77,9 +77,9 @@ def plan_of_link(given: argparse.Namespace, sends: Sequence[str], receives: Sequ
     ports = f"port {first}" if transport.ports == 1 else f"ports {first} to {first + transport.ports - 1}"
     node, identities = given.node, []
     if (own_identity := transport.identity) is not None:
-        node, line = own_identity.name, own_identity.identity.line
+        node, own_keys = own_identity.name, own_identity.identity
         names = ", ".join(sorted(own_identity.names)) or "no peer"
-        identities = [f"identity: {line.fingerprint}, expires {line.expiry:%Y-%m-%d}; trusts {names}"]
+        identities = [f"identity: {own_keys.fingerprint}, expires {own_keys.expiry:%Y-%m-%d}; trusts {names}"]
     own = dict(given.option or [])
     retention, window = own.get("retention", link_options.RETENTION), own.get("window", link_options.WINDOW)
     return [

@@ -31,18 +31,21 @@ def identity(folder: str, connect: str | None) -> Iterator[Row]:
         return
     yield _own(found)
     yield from _modes(found.folder)
-    if not found.trusted:
+    if not found.trusted and not found.issued():
         advice = f"twinlink key trust LINE --as NAME --identity {folder}, with the line that `key show` prints there"
         yield Row("peers", "warn", "no key of a peer is trusted", advice)
     for peer in found.trusted:
         yield _peer(peer, folder)
-    if connect is not None and found.valid():
+    if connect is not None and (found.valid() or found.issued()):
         yield _handshake(found, folder, connect)
 
 
 def _own(found: "Identity") -> Row:
-    seen = f"{found.name}, role {found.role}, {found.fingerprint}; {_until(found.expiry)}"
+    role = f", role {found.role}" if found.role else ""
+    seen = f"{found.name}{role}, {found.fingerprint}; {_until(found.expiry)}"
     advice = f"twinlink key rotate --identity {found.folder}, before peers refuse this node"
+    if found.authority:
+        advice = f"have the authority renew {found.certificate_file}, before peers refuse this node"
     left = found.expiry - datetime.now(UTC)
     if left < timedelta(0):
         return Row("identity", "fail", seen, advice)

@@ -1,4 +1,4 @@
-"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate."""
+"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate, router."""
 
 import argparse
 from collections.abc import Callable
@@ -17,16 +17,19 @@ twinlink key new gnb-1 --role gnb --identity gnb-1.id
 twinlink key trust LINE --as twin-1 --role twin --identity gnb-1.id
 twinlink key list --identity gnb-1.id
 twinlink key revoke twin-1 --identity gnb-1.id
+twinlink key router twinlink/cell-7=gnb-1,twin-1 --identity router-1.id
 """
 _ACTIONS = {
     "new": "make the identity NAME, and print its public line",
     "show": "print the public line of this node",
-    "trust": "trust the peer with the public line LINE",
+    "trust": "trust the peer with the public line LINE; without one, with a certificate of the authority in ca.crt",
     "list": "list this node and the peers that it trusts",
     "revoke": "refuse the peer NAME from now on",
     "rotate": "make the next keys of this node, and print their public line; with --use, begin to use them",
+    "router": "write the configuration of the Zenoh router with this identity, for the nodes NAME of each NAMESPACE",
 }
-_ROLES = ("gnb", "twin", "observer")
+_ROLES = ("gnb", "twin", "observer", "router")
+_ROUTER_LISTENS = "tcp/0.0.0.0:7447"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ACTION",
         help="; ".join(f"{name}: {does}" for name, does in _ACTIONS.items()),
     )
-    parser.add_argument("subject", nargs="*", metavar="NAME|LINE", help="what the action is about")
+    parser.add_argument("subject", nargs="*", metavar="NAME|LINE|NAMESPACE=NAME,NAME", help="what the action is about")
     parser.add_argument("--identity", type=Path, metavar="DIR", help="the folder of this node's identity")
     parser.add_argument(
         "--role", choices=_ROLES, help="new: of this node; trust: of the peer. A twin may send decisions"
@@ -51,6 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host", action="append", metavar="HOST", help="new: a name or address under which peers connect to this node"
+    )
+    parser.add_argument(
+        "--listen",
+        action="append",
+        metavar="tcp/HOST:PORT",
+        help=f"router: where it listens; may be repeated (default {_ROUTER_LISTENS})",
     )
     parser.add_argument("--json", action="store_true", help="list: one JSON object on stdout")
 
@@ -84,13 +93,17 @@ def _show(given: argparse.Namespace) -> None:
     from twinlink.identity import Identity
 
     identity = Identity.load(given.identity)
-    log(_NAME, f"{identity.name}, role {identity.role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
+    role = f", role {identity.role}" if identity.role else ""
+    log(_NAME, f"{identity.name}{role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
     _print(str(identity.line))
 
 
 def _trust(given: argparse.Namespace) -> None:
     from twinlink.identity import PublicLine, trust
 
+    if not given.subject and given.as_name is not None:
+        _trust_issued(given)
+        return
     line = PublicLine.parse(" ".join(given.subject or ()))
     if given.as_name is None:
         raise ConfigurationError(
@@ -107,13 +120,31 @@ def _trust(given: argparse.Namespace) -> None:
     log(_NAME, f"{given.identity} {what}: {line.fingerprint}, expires {_day(line.expiry)}")
 
 
+def _trust_issued(given: argparse.Namespace) -> None:
+    """Trust a name, where an authority issues the certificates."""
+    from twinlink.identity import trust
+
+    if given.role is None:
+        raise ConfigurationError(f"give --role: what {given.as_name} may do here, one of {', '.join(_ROLES)}")
+    changed = trust.trust_issued(given.identity, given.as_name, given.role)
+    what = "trusts" if changed else "trusted"
+    before = "" if changed else ", before"
+    log(
+        _NAME,
+        f"{given.identity} {what} {given.as_name}, role {given.role}{before}, with any certificate that the authority "
+        "of ca.crt issues in this name",
+    )
+
+
 def _list(given: argparse.Namespace) -> None:
     from twinlink.identity import Identity
 
     identity = Identity.load(given.identity)
-    own = _row("own", identity, identity.role)
-    rows = [_row("trusted", peer, peer.role) for peer in identity.trusted]
-    rows += [_row("revoked", peer, peer.role) for peer in identity.revoked]
+    own = _row("own", identity, identity.role or "", identity.curve_public if identity.secret is not None else b"")
+    rows = [_row("trusted", peer, peer.role, peer.curve_public) for peer in identity.trusted]
+    rows += [_row("revoked", peer, peer.role, peer.curve_public) for peer in identity.revoked]
+    rows += [_name_row("trusted", name, role) for name, role in identity.named.items() if name in identity.issued()]
+    rows += [_name_row("revoked", name, "") for name in sorted(identity.revoked_names)]
     text = "\n".join(
         f"{row['state']:8} {row['name']:16} {row['role']:8} {row['expires'][:10]}  {row['fingerprint']}"
         for row in [own, *rows]
@@ -121,7 +152,7 @@ def _list(given: argparse.Namespace) -> None:
     Output(given.json).emit({"own": own, "peers": rows}, text)
 
 
-def _row(state: str, one: Any, role: str) -> dict[str, str]:
+def _row(state: str, one: Any, role: str, curve: bytes) -> dict[str, str]:
     if state == "trusted" and one.expiry <= datetime.now(UTC):
         state = "expired"
     return {
@@ -130,14 +161,23 @@ def _row(state: str, one: Any, role: str) -> dict[str, str]:
         "role": role,
         "expires": one.expiry.isoformat(),
         "fingerprint": one.fingerprint,
-        "curve": one.curve_public.decode(),
+        "curve": curve.decode(),
     }
 
 
-def _revoke(given: argparse.Namespace) -> None:
-    from twinlink.identity import trust
+def _name_row(state: str, name: str, role: str) -> dict[str, str]:
+    """Of a peer that is trusted with any certificate of the authority."""
+    return {"state": state, "name": name, "role": role, "expires": "", "fingerprint": "by ca.crt", "curve": ""}
 
-    for peer in trust.revoke(given.identity, _name(given), given.fingerprint):
+
+def _revoke(given: argparse.Namespace) -> None:
+    from twinlink.identity import Identity, trust
+
+    name = _name(given)
+    revoked = trust.revoke(given.identity, name, given.fingerprint)
+    if not given.fingerprint and name in Identity.load(given.identity).revoked_names:
+        log(_NAME, f"{given.identity} refuses all certificates that the authority of ca.crt issues for {name}")
+    for peer in revoked:
         log(_NAME, f"{given.identity} refuses {peer.name} with the key {peer.fingerprint} from now on")
 
 
@@ -153,6 +193,28 @@ def _rotate(given: argparse.Namespace) -> None:
         log(_NAME, f"on each peer: twinlink key trust LINE --as {line.name} --role {line.role} --beside --identity DIR")
         log(_NAME, f"then here: twinlink key rotate --use --identity {given.identity}")
     _print(str(line))
+
+
+def _router(given: argparse.Namespace) -> None:
+    from twinlink.identity import Identity
+    from twinlink.transports import Endpoint
+    from twinlink.transports.zenoh_router import write_router
+
+    namespaces: dict[str, list[str]] = {}
+    for one in given.subject or ():
+        namespace, _, names = one.partition("=")
+        found = namespaces.setdefault(namespace, [])
+        found += [name for name in dict.fromkeys(names.split(",")) if name and name not in found]
+    if not namespaces or not all(namespaces.values()):
+        raise ConfigurationError("give each namespace and its nodes, such as twinlink/cell-7=gnb-1,twin-1")
+    listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_ROUTER_LISTENS]]
+    written = write_router(Identity.load(given.identity), namespaces, listens)
+    for namespace, names in namespaces.items():
+        log(_NAME, f"namespace {namespace}: {', '.join(names)}")
+    where = ", ".join(map(str, listens))
+    log(_NAME, f"it listens on {where}: start it as the user who owns {given.identity}: zenohd --config {written}")
+    log(_NAME, "zenohd reads it once: after each change of keys or namespaces, run this again, and start zenohd anew")
+    _print(str(written))
 
 
 def _name(given: argparse.Namespace) -> str:
@@ -181,4 +243,5 @@ _RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "list": _list,
     "revoke": _revoke,
     "rotate": _rotate,
+    "router": _router,
 }

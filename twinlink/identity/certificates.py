@@ -1,8 +1,12 @@
-"""Self-signed X.509 certificates (RFC 5280), which peers pin; by the package ``cryptography``."""
+"""X.509 certificates (RFC 5280), self-signed or of an authority; by the package ``cryptography``."""
 
+import base64
+import functools
+import hashlib
 import ipaddress
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from ..errors import ConfigurationError, TransportMissing
 
@@ -83,14 +87,80 @@ def check(der: bytes, name: str) -> None:
         raise ConfigurationError(f"the certificate of {name} has another common name: {', '.join(map(str, names))}")
 
 
+def check_issued(der: bytes, where: str) -> str:
+    """The common name of a certificate that an authority has issued to a node.  Raises ConfigurationError."""
+    found = issued(der)
+    if found is None:
+        raise ConfigurationError(
+            f"{where} is no certificate of a node: it needs one common name (the commonName of cert-manager's "
+            "Certificate), and may be neither self-signed nor that of an authority"
+        )
+    return found.name
+
+
+class Issued(NamedTuple):
+    """What a certificate of an authority says.
+
+    Attributes:
+        name: its common name.
+        hosts: names and addresses of its host.
+        expiry: UTC.
+    """
+
+    name: str
+    hosts: frozenset[str]
+    expiry: datetime
+
+
+@functools.lru_cache(maxsize=1024)
+def issued(der: bytes) -> Issued | None:
+    """What a certificate says; None: it cannot be that of a node, as it is self-signed, an authority's, or nameless."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if len(names) != 1 or certificate.issuer == certificate.subject or _is_authority(certificate):
+            return None
+        return Issued(str(names[0].value), frozenset(hosts(der)), certificate.not_valid_after_utc)
+    except (ValueError, x509.DuplicateExtension):
+        return None
+
+
+def authorities(pem: bytes, where: str) -> bytes:
+    """The certificates of authorities in a file, as PEM.  Raises ConfigurationError: one of them is none of those."""
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+        wrong = [one.subject.rfc4514_string() for one in found if not _is_authority(one)]
+    except (ValueError, x509.DuplicateExtension):
+        raise ConfigurationError(f"{where} is no certificate in PEM") from None
+    if wrong:
+        raise ConfigurationError(f"{where} has the certificate of {wrong[0]}, which is not that of an authority")
+    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in found)
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
 def expiry(der: bytes) -> datetime:
     """When a certificate expires, UTC."""
     return x509.load_der_x509_certificate(der).not_valid_after_utc
 
 
+def fingerprint(octets: bytes) -> str:
+    """In the form that SSH has, to be compared by people."""
+    return f"SHA256:{base64.b64encode(hashlib.sha256(octets).digest()).decode().rstrip('=')}"
+
+
 def hosts(der: bytes) -> list[str]:
-    """The alternative names of a certificate that `self_signed` has made."""
-    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    """The alternative names of a certificate."""
+    try:
+        extensions = x509.load_der_x509_certificate(der).extensions
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
     return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
 
 

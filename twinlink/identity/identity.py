@@ -10,15 +10,20 @@
     next/           after `key rotate`: the next secret, tls.crt and tls.key
 
 The folder has mode 0700 and its files 0600.
+
+Where an authority issues the certificates, as cert-manager does, ``ca.crt`` is that of the authority, and ``tls.crt``
+may have a chain behind the node's certificate.  Then a certificate counts that the authority has issued in the name of
+a trusted peer.  ``secret`` may be missing; such a node has no keys of CURVE and of signatures.
 """
 
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,7 +35,7 @@ from .secret_line import SecretLine
 from .trust_file import TrustedPeer
 
 VALID = timedelta(days=365)  # of the keys, unless given otherwise
-SECRET, CERTIFICATE, PRIVATE_KEY = "secret", "tls.crt", "tls.key"
+SECRET, CERTIFICATE, PRIVATE_KEY, AUTHORITY = "secret", "tls.crt", "tls.key", "ca.crt"
 TRUSTED, REVOKED, NEXT = "trusted", "revoked", "next"
 
 
@@ -41,23 +46,26 @@ class Identity:
     Attributes:
         folder: where it was read.
         name: of the node.
-        role: what its owner says it is; peers give it the role that they decide.
-        curve_public, curve_secret: 40 characters of Z85 each.
-        signing_key: for signatures.
-        line: its public line.
+        role: what its owner says it is; peers give it the role that they decide.  None without ``secret``.
+        certificate: DER.
+        secret: keys of CURVE and of signatures, if it has any.
         trusted: keys of peers that have not been revoked, also those that have expired; the newest of a peer is last.
         revoked: keys that are refused.
+        authority: certificates of the authority, PEM; empty without one.
+        named: peers that are trusted by their names alone, with their roles here; only with an authority.
+        revoked_names: peers for which no certificate of the authority counts.
     """
 
     folder: Path
     name: str
-    role: Role
-    curve_public: bytes
-    curve_secret: bytes = field(repr=False)
-    signing_key: Ed25519PrivateKey = field(repr=False)
-    line: PublicLine = field(repr=False)
-    trusted: tuple[TrustedPeer, ...] = field(repr=False)
-    revoked: tuple[TrustedPeer, ...] = field(repr=False)
+    role: Role | None
+    certificate: bytes = field(repr=False)
+    secret: SecretLine | None = field(repr=False)
+    trusted: tuple[TrustedPeer, ...] = field(default=(), repr=False)
+    revoked: tuple[TrustedPeer, ...] = field(default=(), repr=False)
+    authority: bytes = field(default=b"", repr=False)
+    named: Mapping[str, Role] = field(default_factory=dict, repr=False)
+    revoked_names: frozenset[str] = field(default=frozenset(), repr=False)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Identity":
@@ -80,27 +88,34 @@ class Identity:
     @classmethod
     def _read(cls, path: Path) -> "Identity":
         _check_unchangeable(path)
-        secret = SecretLine.parse(_private(path / SECRET).decode("ascii", "replace"), str(path / SECRET))
-        pem = (path / CERTIFICATE).read_bytes()
-        if not certificates.is_pair(pem, _private(path / PRIVATE_KEY)):
-            repair = "run `twinlink key rotate --use` again" if (path / NEXT).exists() else "make a new identity"
-            raise ConfigurationError(f"{path}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: {repair}")
-        der = certificates.leaf(pem, str(path / CERTIFICATE))
-        certificates.check(der, secret.name)
-        line = PublicLine(secret.name, secret.role, secret.curve_public, secret.verify_key, der)
+        pem = (path / AUTHORITY).read_bytes() if (path / AUTHORITY).exists() else b""
+        authority = certificates.authorities(pem, str(path / AUTHORITY)) if pem else b""
+        secret = None
+        if not authority or (path / SECRET).exists():
+            text = _private(path / SECRET).decode("ascii", "replace")
+            secret = SecretLine.parse(text, str(path / SECRET))
+        der = _certificate(path)
+        if authority:
+            name = check_name(certificates.check_issued(der, str(path / CERTIFICATE)))
+            if secret is not None and secret.name != name:
+                raise ConfigurationError(f"{path}: {SECRET} is of {secret.name}, and {CERTIFICATE} of {name}")
+        else:
+            assert secret is not None
+            name = secret.name
+            certificates.check(der, name)
         revoked = trust_file.read(path / REVOKED)
         refused = {peer.fingerprint for peer in revoked}
-        trusted = tuple(peer for peer in trust_file.read(path / TRUSTED) if peer.fingerprint not in refused)
         return cls(
             path,
-            secret.name,
-            secret.role,
-            secret.curve_public,
-            secret.curve_secret,
-            secret.signing_key,
-            line,
-            trusted,
+            name,
+            secret.role if secret is not None else None,
+            der,
+            secret,
+            tuple(peer for peer in trust_file.read(path / TRUSTED) if peer.fingerprint not in refused),
             revoked,
+            authority,
+            trust_file.read_names(path / TRUSTED),
+            frozenset(trust_file.read_names(path / REVOKED)),
         )
 
     @classmethod
@@ -118,7 +133,7 @@ class Identity:
         Args:
             folder: appears whole or not at all.
             name: of the node.
-            role: ``gnb``, ``twin`` or ``observer``.
+            role: ``gnb``, ``twin``, ``observer`` or ``router``.
             hosts: names and addresses under which peers connect to this node, for its certificate.
             expiry: UTC; by default a year from now.
 
@@ -144,6 +159,37 @@ class Identity:
         return cls.load(path)
 
     @property
+    def _secret(self) -> SecretLine:
+        if self.secret is None:
+            raise ConfigurationError(
+                f"{self.folder} has no file {SECRET}, and with it no keys of CURVE, which transport zeromq needs, and "
+                "of signatures, which decisions need: take it from an identity that `twinlink key new "
+                f"{self.name} --role ROLE` makes, and trust its public line on the peers"
+            )
+        return self.secret
+
+    @property
+    def curve_public(self) -> bytes:
+        """40 characters of Z85.  Raises ConfigurationError without ``secret``, as all that follows from it."""
+        return self._secret.curve_public
+
+    @property
+    def curve_secret(self) -> bytes:
+        """40 characters of Z85."""
+        return self._secret.curve_secret
+
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        """For signatures."""
+        return self._secret.signing_key
+
+    @cached_property
+    def line(self) -> PublicLine:
+        """Its public line."""
+        secret = self._secret
+        return PublicLine(secret.name, secret.role, secret.curve_public, secret.verify_key, self.certificate)
+
+    @property
     def certificate_file(self) -> Path:
         """PEM."""
         return self.folder / CERTIFICATE
@@ -161,17 +207,24 @@ class Identity:
     @property
     def expiry(self) -> datetime:
         """From when on peers do not trust its keys, UTC."""
-        return self.line.expiry
+        return certificates.expiry(self.certificate)
 
     @property
     def fingerprint(self) -> str:
-        """Of all its keys."""
-        return self.line.fingerprint
+        """Of all its keys; without ``secret``, of its certificate."""
+        return self.line.fingerprint if self.secret is not None else certificates.fingerprint(self.certificate)
 
     def valid(self, now: datetime | None = None) -> tuple[TrustedPeer, ...]:
         """The keys that are trusted at this time: neither revoked nor expired."""
         at = now or datetime.now(UTC)
         return tuple(peer for peer in self.trusted if peer.expiry > at)
+
+    def issued(self, now: datetime | None = None) -> dict[str, Role]:
+        """The peers for which a certificate of the authority counts, by name, each with its role here."""
+        if not self.authority:
+            return {}
+        roles = {peer.name: peer.role for peer in self.valid(now)} | dict(self.named)
+        return {name: role for name, role in roles.items() if name not in self.revoked_names}
 
 
 def write_keys(folder: Path, name: str, role: Role, hosts: Sequence[str], expiry: datetime | None) -> None:
@@ -184,7 +237,7 @@ def write_keys(folder: Path, name: str, role: Role, hosts: Sequence[str], expiry
 
 def _check_unchangeable(folder: Path) -> None:
     """Raises ConfigurationError if other users could have it trust what they like."""
-    for path in (folder, folder / TRUSTED, folder / REVOKED):
+    for path in (folder, folder / TRUSTED, folder / REVOKED, folder / AUTHORITY):
         try:
             mode = path.stat().st_mode
         except FileNotFoundError:
@@ -194,6 +247,15 @@ def _check_unchangeable(folder: Path) -> None:
                 f"{path} has mode {mode & 0o7777:04o}, so that other users can change which keys are trusted: "
                 f"chmod go-w {path}"
             )
+
+
+def _certificate(folder: Path) -> bytes:
+    """The node's certificate, DER.  Raises ConfigurationError if the private key is that of another."""
+    pem = (folder / CERTIFICATE).read_bytes()
+    if not certificates.is_pair(pem, _private(folder / PRIVATE_KEY)):
+        repair = "run `twinlink key rotate --use` again" if (folder / NEXT).exists() else "make a new identity"
+        raise ConfigurationError(f"{folder}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: {repair}")
+    return certificates.leaf(pem, str(folder / CERTIFICATE))
 
 
 def _private(path: Path) -> bytes:

@@ -24,8 +24,9 @@ from zmq.utils import z85
 from ..errors import ConfigurationError
 from . import certificates
 
-Role = Literal["gnb", "twin", "observer"]
+Role = Literal["gnb", "twin", "observer", "router", "broker"]
 ROLES: tuple[Role, ...] = get_args(Role)
+INTERMEDIARIES: tuple[Role, ...] = ("router", "broker")  # no peers: what peers send goes through them
 TYPE = "twinlink-public-1"
 KEY_OCTETS = 32
 CHECKSUM_OCTETS = 8
@@ -86,8 +87,7 @@ class PublicLine:
     @cached_property
     def fingerprint(self) -> str:
         """Of all keys, in the form that SSH has: to be compared by people."""
-        digest = hashlib.sha256(str(self).encode()).digest()
-        return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+        return certificates.fingerprint(str(self).encode())
 
     @cached_property
     def expiry(self) -> datetime:

@@ -3,15 +3,15 @@
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..protocol.authentication import epoch_prefix
 from . import certificates, private_files, trust_file
-from .identity import CERTIFICATE, NEXT, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity, write_keys
-from .public_line import PublicLine, Role
+from .identity import AUTHORITY, CERTIFICATE, NEXT, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity, write_keys
+from .public_line import PublicLine, Role, check_name
 from .trust_file import TrustedPeer
 
 
@@ -24,8 +24,6 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
     """
     added = TrustedPeer(line, role)
     identity = Identity.load(folder)  # outside the lock, which `load` takes as well
-    if line.name == identity.name:
-        raise ConfigurationError(f"{line.name} is the name of this side: trust the public line of the peer")
     if added.expiry <= datetime.now(UTC):
         raise ConfigurationError(
             f"the keys of {line.name} expired on {added.expiry:%Y-%m-%d}: have the peer run `twinlink key rotate`"
@@ -39,20 +37,52 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
         trusted = trust_file.read(folder / TRUSTED)
         if added in trusted:
             return False
-        for peer in (identity.line, *(peer.line for peer in trusted)):
+        own = [identity.line] if identity.secret is not None else []
+        for peer in (*own, *(peer.line for peer in trusted)):
             if peer.name != line.name and _share_a_key(peer, line):
                 raise ConfigurationError(
                     f"this line of {line.name} has a key of {peer.name}, so that one could pass for the other: take "
                     f"the line that `twinlink key show` prints on the host of {line.name}"
                 )
-        for name in {identity.name, *(peer.name for peer in trusted)} - {line.name}:
-            if epoch_prefix(name) == epoch_prefix(line.name):
-                raise ConfigurationError(f"sessions of {line.name} could be taken for those of {name}: rename one")
+        _check_distinct(identity, {*identity.named, *(peer.name for peer in trusted)}, line.name)
         others = [peer for peer in trusted if peer.name == line.name and peer.fingerprint != line.fingerprint]
         if others and not beside:
             raise ConfigurationError(_changed(folder, line, others))
-        trust_file.write(folder / TRUSTED, [*(peer for peer in trusted if peer.line != line), added])
+        names = trust_file.read_names(folder / TRUSTED)
+        trust_file.write(folder / TRUSTED, [*(peer for peer in trusted if peer.line != line), added], names)
     return True
+
+
+def trust_issued(folder: Path, name: str, role: Role) -> bool:
+    """Trust a peer with this name and a certificate of the authority; returns whether that changes anything.
+
+    Raises ConfigurationError: the folder has no ``ca.crt``, or the name is this side's own.
+    """
+    identity = Identity.load(folder)
+    if not identity.authority:
+        raise ConfigurationError(
+            f"{folder} has no {AUTHORITY}, the certificate of an authority: give the LINE that `twinlink key show` "
+            f"prints on the host of {name}"
+        )
+    check_name(name)
+    _check_distinct(identity, identity.issued(), name)
+    with private_files.locked(folder, exclusive=True):
+        names, revoked = (trust_file.read_names(folder / file) for file in (TRUSTED, REVOKED))
+        if names.get(name) == role and name not in revoked:
+            return False
+        trust_file.write(folder / TRUSTED, trust_file.read(folder / TRUSTED), names | {name: role})
+        if revoked.pop(name, None):
+            trust_file.write(folder / REVOKED, trust_file.read(folder / REVOKED), revoked)
+    return True
+
+
+def _check_distinct(identity: Identity, names: Iterable[str], added: str) -> None:
+    """Raises ConfigurationError if frames of a peer with the added name could pass for those of another node."""
+    if added == identity.name:
+        raise ConfigurationError(f"{added} is the name of this side: trust the public line of the peer")
+    for name in {identity.name, *names} - {added}:
+        if epoch_prefix(name) == epoch_prefix(added):
+            raise ConfigurationError(f"sessions of {added} could be taken for those of {name}: rename one")
 
 
 def _share_a_key(one: PublicLine, other: PublicLine) -> bool:
@@ -73,19 +103,27 @@ def _changed(folder: Path, line: PublicLine, others: Sequence[TrustedPeer]) -> s
 def revoke(folder: Path, name: str, fingerprint: str | None = None) -> list[TrustedPeer]:
     """Revoke the keys of a peer, or the one with this fingerprint; returns them.
 
+    Without a fingerprint, certificates of the authority in this name count no more either, if there is an authority.
+
     Raises ConfigurationError: no such key is trusted.
     """
-    Identity.load(folder)
+    identity = Identity.load(folder)
     with private_files.locked(folder, exclusive=True):
-        trusted = trust_file.read(folder / TRUSTED)
+        trusted, names = trust_file.read(folder / TRUSTED), trust_file.read_names(folder / TRUSTED)
+        revoked, refused = trust_file.read(folder / REVOKED), trust_file.read_names(folder / REVOKED)
         found = [peer for peer in trusted if peer.name == name and fingerprint in {None, peer.fingerprint}]
-        if not found:
-            names = ", ".join(sorted({peer.name for peer in trusted})) or "nothing"
+        issued = identity.issued()
+        by_name = fingerprint is None and name in issued
+        if not found and not by_name:
+            known = ", ".join(sorted({*(peer.name for peer in trusted), *names})) or "nothing"
             which = f" with the fingerprint {fingerprint}" if fingerprint else ""
-            raise ConfigurationError(f"no key of {name}{which} is trusted in {folder}; trusted: {names}")
+            raise ConfigurationError(f"no key of {name}{which} is trusted in {folder}; trusted: {known}")
+        if by_name:
+            refused[name] = issued[name]
+            names.pop(name, None)
         # First: between the two steps a key is in both files, and revoked.
-        trust_file.write(folder / REVOKED, [*trust_file.read(folder / REVOKED), *found])
-        trust_file.write(folder / TRUSTED, [peer for peer in trusted if peer not in found])
+        trust_file.write(folder / REVOKED, [*revoked, *found], refused)
+        trust_file.write(folder / TRUSTED, [peer for peer in trusted if peer not in found], names)
     return found
 
 
@@ -95,6 +133,11 @@ def prepare_rotation(folder: Path, expiry: datetime | None = None) -> PublicLine
     Raises ConfigurationError.
     """
     identity = Identity.load(folder)
+    if identity.authority or identity.role is None:
+        raise ConfigurationError(
+            f"the certificate in {folder} is of an authority, which renews it; for other keys of CURVE and of "
+            "signatures, replace the file secret, and trust the new public line on the peers with --beside"
+        )
     if not (folder / NEXT).exists():
         made = Path(tempfile.mkdtemp(prefix=f".{NEXT}.", dir=folder))
         try:

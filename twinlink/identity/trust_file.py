@@ -1,9 +1,10 @@
 """The files ``trusted`` and ``revoked`` of an identity: a public line for each key, behind the role that it has here.
 
-``ROLE PUBLIC-LINE``, one a line; empty lines and those that begin with ``#`` are passed over.
+``ROLE PUBLIC-LINE``, one a line; empty lines and those that begin with ``#`` are passed over.  ``ROLE NAME`` is a peer
+that has a certificate of the authority, whose own is ``ca.crt``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ..errors import ConfigurationError
 from . import certificates, private_files
-from .public_line import PublicLine, Role, check_role
+from .public_line import PublicLine, Role, check_name, check_role
 
 
 @dataclass(frozen=True)
@@ -64,24 +65,36 @@ def read(path: Path) -> tuple[TrustedPeer, ...]:
 
     Raises ConfigurationError that names the line which cannot be read.
     """
+    return tuple(entry for entry in _entries(path) if isinstance(entry, TrustedPeer))
+
+
+def read_names(path: Path) -> dict[str, Role]:
+    """The peers that a file has by their names alone, with their roles.  Raises ConfigurationError as `read`."""
+    return {entry[0]: entry[1] for entry in _entries(path) if not isinstance(entry, TrustedPeer)}
+
+
+def _entries(path: Path) -> Iterator[TrustedPeer | tuple[str, Role]]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return ()
+        return
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         role, _, rest = line.strip().partition(" ")
         try:
-            found.append(TrustedPeer(PublicLine.parse(rest), check_role(role)))
+            if len(rest.split()) == 1:
+                yield check_name(rest.strip()), check_role(role)
+            else:
+                yield TrustedPeer(PublicLine.parse(rest), check_role(role))
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}, line {number}: {error}") from None
-    return tuple(found)
 
 
-def write(path: Path, peers: Iterable[TrustedPeer]) -> None:
-    """Write a file with these keys.  Raises OSError."""
-    private_files.write(path, "".join(f"{peer.role} {peer.line}\n" for peer in peers).encode())
+def write(path: Path, peers: Iterable[TrustedPeer], names: Mapping[str, Role] | None = None) -> None:
+    """Write a file with these keys, and these peers by their names.  Raises OSError."""
+    lines = [f"{peer.role} {peer.line}" for peer in peers]
+    lines += [f"{role} {name}" for name, role in (names or {}).items()]
+    private_files.write(path, "".join(f"{line}\n" for line in lines).encode())

@@ -1,18 +1,23 @@
 """An identity whose folder is watched: what is trusted, revoked or rotated counts without a restart."""
 
+import contextlib
 import dataclasses
 import logging
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..protocol.authentication import AuthenticatedPeer, epoch_prefix
-from .identity import CERTIFICATE, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity
+from . import certificates
+from .identity import AUTHORITY, CERTIFICATE, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity
+from .public_line import INTERMEDIARIES, Role
 from .trust_file import TrustedPeer
 
 LOOK_S = 0.2
-_FILES = (SECRET, CERTIFICATE, PRIVATE_KEY, TRUSTED, REVOKED)
+_FILES = (SECRET, CERTIFICATE, PRIVATE_KEY, TRUSTED, REVOKED, AUTHORITY)
+_READS = 5  # at most, while the files change, as when all of a Kubernetes volume are replaced at once
 
 logger = logging.getLogger("twinlink")
 
@@ -23,9 +28,10 @@ class WatchedIdentity:
     Attributes:
         identity: as it was last read.  When the folder cannot be read any more, it trusts no peer.
         valid: the keys of peers that are trusted, neither revoked nor expired; the newest of a peer is last.
-        routers: such keys of Zenoh routers, which are no peers.
+        routers, brokers: such keys of Zenoh routers and MQTT brokers, which are no peers.
+        issued: the roles of all for which a certificate of the authority counts, by name.
         by_curve: the peer of each of those keys, by its public key of CURVE as text.
-        by_name: the peers with a valid key.
+        by_name: the peers with a valid key or certificate.
         version: grows whenever something of this changes.
     """
 
@@ -34,6 +40,8 @@ class WatchedIdentity:
         self.version = 0
         self.valid: tuple[TrustedPeer, ...] = ()
         self.routers: tuple[TrustedPeer, ...] = ()
+        self.brokers: tuple[TrustedPeer, ...] = ()
+        self.issued: dict[str, Role] = {}
         self.by_curve: dict[str, AuthenticatedPeer] = {}
         self.by_name: dict[str, AuthenticatedPeer] = {}
         self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
@@ -48,8 +56,36 @@ class WatchedIdentity:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the peers with a valid key."""
-        return frozenset(peer.name for peer in self.valid)
+        """Of the peers with a valid key or certificate."""
+        return frozenset(self.by_name)
+
+    def peer_of(self, certificate: bytes, authority: bytes) -> AuthenticatedPeer | None:
+        """The peer that a certificate (DER) proves, as of now.
+
+        ``authority``: certificates of the authority, PEM, by which its handshake was verified, besides those of peers.
+        """
+        for peer in self.valid:
+            if peer.line.certificate == certificate:
+                return self.by_name.get(peer.name)
+        found = self._issued(certificate, authority)
+        return self.by_name.get(found.name) if found is not None else None
+
+    def is_broker(self, certificate: bytes, authority: bytes) -> bool:
+        """Whether a certificate proves a broker; the arguments are those of `peer_of`."""
+        if any(broker.line.certificate == certificate for broker in self.brokers):
+            return True
+        if (found := self._issued(certificate, authority)) is None:
+            return False
+        return any(self.issued.get(name) == "broker" for name in (found.name, *found.hosts))
+
+    def _issued(self, certificate: bytes, authority: bytes) -> certificates.Issued | None:
+        """What a certificate of the authority says; None for all others, and where it has expired or is revoked."""
+        if not authority or authority != self.identity.authority:
+            return None
+        if any(peer.line.certificate == certificate for peer in self.identity.revoked):
+            return None
+        found = certificates.issued(certificate)
+        return found if found is not None and found.expiry > datetime.now(UTC) else None
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Look at the folder and the time, if that was not done just now, or has to be done ``at_once``."""
@@ -63,27 +99,43 @@ class WatchedIdentity:
             self._lock.release()
 
     def _look(self) -> None:
-        before, changed = self.identity, False
-        if (seen := _signature(before.folder)) != self._seen:
-            self._seen, changed = seen, True
+        before, changed = self.identity, _signature(self.identity.folder) != self._seen
+        if changed:
             try:
-                self.identity = Identity.load(before.folder)
+                self.identity = self._load(before.folder)
                 if self.identity.name != before.name:
                     raise ConfigurationError(f"{before.folder} has become the identity of {self.identity.name}")
             except ConfigurationError as error:
                 logger.error("%s: no peer is trusted until this is repaired", error)
-                self.identity = dataclasses.replace(before, trusted=())
-        keys = self.identity.valid()
-        valid = tuple(key for key in keys if key.role != "router")
-        routers = tuple(key for key in keys if key.role == "router")
-        if changed or (valid, routers) != (self.valid, self.routers) or not self.version:
-            self.by_curve = {
-                peer.curve_public.decode(): AuthenticatedPeer(peer.name, peer.role, epoch_prefix(peer.name))
-                for peer in valid
-            }
-            self.by_name = {peer.name: peer for peer in self.by_curve.values()}
-            self.valid, self.routers = valid, routers
+                self.identity = dataclasses.replace(before, trusted=(), authority=b"")
+        keys, issued = self.identity.valid(), self.identity.issued()
+        valid = tuple(key for key in keys if key.role not in INTERMEDIARIES)
+        routers, brokers = (tuple(key for key in keys if key.role == role) for role in INTERMEDIARIES)
+        before_now = self.valid, self.routers, self.brokers, self.issued
+        if changed or (valid, routers, brokers, issued) != before_now or not self.version:
+            self.by_curve = {peer.curve_public.decode(): _authenticated(peer.name, peer.role) for peer in valid}
+            peers = {name: role for name, role in issued.items() if role not in INTERMEDIARIES}
+            by_issued = {name: _authenticated(name, role) for name, role in peers.items()}
+            self.by_name = by_issued | {peer.name: peer for peer in self.by_curve.values()}
+            self.valid, self.routers, self.brokers, self.issued = valid, routers, brokers, issued
             self.version += 1
+
+    def _load(self, folder: Path) -> Identity:
+        """Read the folder, again while its files change."""
+        for _ in range(_READS - 1):
+            self._seen = _signature(folder)
+            with contextlib.suppress(ConfigurationError):
+                found = Identity.load(folder)
+                if _signature(folder) == self._seen:
+                    return found
+            if _signature(folder) == self._seen:
+                break
+        self._seen = _signature(folder)
+        return Identity.load(folder)
+
+
+def _authenticated(name: str, role: Role) -> AuthenticatedPeer:
+    return AuthenticatedPeer(name, role, epoch_prefix(name))
 
 
 def _signature(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:

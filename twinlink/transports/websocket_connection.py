@@ -64,6 +64,7 @@ class WebsocketConnection:
 
     Attributes:
         is_secure: it has TLS.
+        context: of TLS; None without.
         is_open: the WebSocket handshake has succeeded.
         is_forbidden: its request was refused, as its key is not trusted.
         ended: nothing more will come or go, and the thread that reads is to close it.
@@ -109,6 +110,7 @@ class WebsocketConnection:
         self._socket = opened
         self._tls = opened if isinstance(opened, ssl.SSLSocket) else None
         self.is_secure = self._tls is not None
+        self.context = self._tls.context if self._tls is not None else None
         self._in_tls_handshake = self._tls is not None and self._tls.version() is None
         if self._tls is not None and not self._in_tls_handshake:
             self.certificate = self._tls.getpeercert(binary_form=True) or b""

@@ -1,16 +1,17 @@
 """Identities on WebSocket: TLS 1.3 with a certificate of each side, which is one of those that the other trusts.
 
-The certificates are self-signed, and pinned: names and addresses in them do not count.  A listener lets a peer
-with a revoked key finish the handshake of TLS, to refuse it by name, with HTTP status 403.
+The certificates are self-signed and pinned, or of an authority that both sides have: hosts in them do not count.  A
+listener lets a peer with a revoked key finish the handshake of TLS, to refuse it by name, with HTTP status 403.
 """
 
 import ssl
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from websockets.exceptions import InvalidStatus
 
 from ..identity.watched import WatchedIdentity
-from ..protocol.authentication import AuthenticatedPeer, epoch_prefix
+from ..protocol.authentication import AuthenticatedPeer
 from . import identity_advice
 from .refusals import Refusal
 from .websocket_connection import FORBIDDEN, FOREIGN_TLS, WebsocketConnection
@@ -25,7 +26,6 @@ class _Keys(NamedTuple):
 
     version: int
     context: ssl.SSLContext
-    peers: dict[bytes, AuthenticatedPeer]  # by certificate, DER
 
 
 class WebsocketIdentity:
@@ -34,10 +34,11 @@ class WebsocketIdentity:
     def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
         self.watched = watched
         self._listening = listening
+        self._authorities: WeakKeyDictionary[ssl.SSLContext, bytes] = WeakKeyDictionary()  # that a context trusts
         self._keys = self._read()
 
     def _read(self) -> _Keys:
-        version, identity, valid = self.watched.version, self.watched.identity, self.watched.valid
+        version, identity = self.watched.version, self.watched.identity
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._listening else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False
@@ -45,10 +46,10 @@ class WebsocketIdentity:
         context.load_cert_chain(identity.certificate_file, identity.private_key_file)
         for peer in (*identity.trusted, *(identity.revoked if self._listening else ())):
             context.load_verify_locations(cadata=peer.certificate_pem.decode())
-        peers = {
-            peer.line.certificate: AuthenticatedPeer(peer.name, peer.role, epoch_prefix(peer.name)) for peer in valid
-        }
-        return _Keys(version, context, peers)
+        if identity.authority:
+            context.load_verify_locations(cadata=identity.authority.decode())
+        self._authorities[context] = identity.authority
+        return _Keys(version, context)
 
     def _current(self) -> _Keys:
         self.watched.refresh()
@@ -56,7 +57,7 @@ class WebsocketIdentity:
             try:
                 self._keys = self._read()
             except OSError:  # the folder cannot be read, which `WatchedIdentity` has logged
-                self._keys = _Keys(self.watched.version, self._keys.context, {})
+                self._keys = _Keys(self.watched.version, self._keys.context)
         return self._keys
 
     @property
@@ -66,7 +67,9 @@ class WebsocketIdentity:
 
     def peer_of(self, connection: WebsocketConnection) -> AuthenticatedPeer | None:
         """The peer that a connection has proved to belong to; None: it is not trusted, or not any more."""
-        return self._current().peers.get(connection.certificate)
+        self.watched.refresh()
+        authority = self._authorities.get(connection.context, b"") if connection.context is not None else b""
+        return self.watched.peer_of(connection.certificate, authority)
 
     # A listener
 
@@ -100,7 +103,7 @@ class WebsocketIdentity:
         ``where`` is as `identity_advice` takes it, ``error`` what ended the last attempt, and ``errors`` how many in a
         row ended so.
         """
-        if not self.watched.valid:
+        if not self.watched.names:
             return identity_advice.none_trusted(self.watched.identity.folder)
         if isinstance(error, ssl.SSLCertVerificationError):
             return identity_advice.refused_here(where, self.watched)

@@ -1,0 +1,71 @@
+"""Identities with certificates of an authority, as cert-manager issues them."""
+
+from pathlib import Path
+
+import pytest
+
+import twinlink
+from tests.identity.authority import Authority, mount
+from tests.identity.nodes import REFUSED_S, Node, deliver, opener, streaming
+from twinlink.testing import patience, wait_until
+from twinlink.testing.base import wait_for_event
+from twinlink.transport_options import TransportName
+
+TRANSPORTS = ["websocket"]
+TRUSTED = {"twin-1": b"gnb gnb-1\n", "gnb-1": b"twin twin-1\n"}
+
+of_each = pytest.mark.parametrize("transport", TRANSPORTS)
+
+
+def node(folder: Path, authority: Authority, name: str, **how: object) -> Node:
+    files = authority.issue(name, **how) | {"trusted": TRUSTED.get(name, b"")}  # type: ignore[arg-type]
+    return mount(folder / name, files)
+
+
+def certificate(link: twinlink.Link) -> bytes:
+    assert link.identity is not None
+    return link.identity.identity.certificate
+
+
+@of_each
+def test_what_an_authority_issues_counts_and_is_renewed(
+    transport: TransportName, endpoint: str, tmp_path: Path
+) -> None:
+    """With a chain, RSA on one side, and files that change all at once while messages flow."""
+    authority = Authority("intermediate", above=Authority("root"))
+    twin, gnb = node(tmp_path, authority, "twin-1", key="rsa"), node(tmp_path, authority, "gnb-1")
+    opened = opener(transport)
+    with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
+        wait_until(lambda: listener.peers() and connector.peers())
+        with streaming(listener, connector) as got:
+            for name, link in (("twin-1", listener), ("gnb-1", connector)):
+                used = certificate(link)
+                node(tmp_path, authority, name)
+                wait_until(lambda: certificate(link) != used)  # noqa: B023
+                seen = len(got)
+                wait_until(lambda: len(got) > seen + 100)  # noqa: B023
+        deliver(listener, connector, "control")
+
+
+@of_each
+def test_a_certificate_of_an_authority_needs_a_trusted_name(
+    transport: TransportName, endpoint: str, tmp_path: Path
+) -> None:
+    authority, opened = Authority("root"), opener(transport)
+    twin, other = node(tmp_path, authority, "twin-1"), node(tmp_path, authority, "gnb-2")
+    mount(other.folder, authority.issue("gnb-2") | {"trusted": b"twin twin-1\n"})
+    foreign = Authority("root").issue("gnb-1") | {"trusted": b"twin twin-1\n"}
+    stranger = mount(tmp_path / "stranger", foreign | {"ca.crt": authority.issue("gnb-1")["ca.crt"]})
+    with opened("listen", endpoint, twin) as listener:
+        for refused in (other, stranger):
+            with opened("connect", endpoint, refused) as connector:
+                connector.sender("up").send(b"secret")
+                with pytest.raises(twinlink.AuthenticationError):
+                    connector.wait_ready(patience(REFUSED_S))
+        assert listener.peers() == []
+        assert listener.stats()["received"] == {}
+        mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\nobserver gnb-2\n"})
+        with opened("connect", endpoint, other) as connector:
+            connector.wait_ready(patience())
+            mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\n"})
+            assert wait_for_event(listener, twinlink.PeerDown).reason == "untrusted"
