@@ -95,6 +95,13 @@ def test_an_ordering_is_found_or_not_or_left_open(rows: list[Row], verdict: str,
     assert verdict != verdicts.FOUND or found["figures"] == "a: 1 ms < b: 2 ms"
 
 
+@pytest.mark.parametrize(("below", "verdict"), [(2.5, verdicts.FOUND), (2.0, verdicts.NOT_FOUND)])
+def test_a_limit_holds_for_all(below: float, verdict: str) -> None:
+    text = EXAMPLE.replace('order = ["a", "b"]', f'order = ["b", "a"]\nbelow = {below}')
+    (found,) = verdicts.judge(description.parse("example", text), [row("a", 1), row("b", 2)])
+    assert (found["verdict"], found["figures"]) == (verdict, f"b: 2 ms, a: 1 ms; the limit is {below:g} ms")
+
+
 def test_a_case_names_its_numbers() -> None:
     case = {"words": 164, "sweep_ms": 100, "processing_ms": 5, "protocol": "http", "setup": "not in the table"}
     assert description.load("plc-cycles").case(case) == "164 words, sweep 100 ms, processing 5 ms, HTTP"

@@ -29,18 +29,18 @@ def _analyse(experiment: Experiment, asked: Analysis, rows: Sequence[Row]) -> It
             found = variance([row.values for row in mine])
             if found:
                 yield {"within": place, "anova": found, "text": f"{experiment.label(place)}: {_told(found)}"}
-        if asked.correlate:
-            pairs = [tuple(row.figures.get(name) for name in asked.correlate) for row in mine]
+        for names in asked.correlate:
+            pairs = [tuple(row.figures.get(name) for name in names) for row in mine]
             known = [(a, b) for a, b in pairs if a is not None and b is not None]
             found = correlation(known)
             if found:
-                names = " with ".join(name.replace("_", " ") for name in asked.correlate)
+                both = " with ".join(name.replace("_", " ") for name in names)
                 low, high = found["ci95"] or (None, None)
                 interval = "no interval" if low is None else f"CI95 {low:.2f} to {high:.2f}"
                 text = (
-                    f"{experiment.label(place)}: correlation of {names} {found['r']:.2f} (n = {found['n']}, {interval})"
+                    f"{experiment.label(place)}: correlation of {both} {found['r']:.2f} (n = {found['n']}, {interval})"
                 )
-                yield {"within": place, "correlation": found, "text": text}
+                yield {"within": place, "figures": list(names), "correlation": found, "text": text}
 
 
 def variance(groups: Sequence[Sequence[float]]) -> dict[str, Any] | None:

@@ -90,6 +90,7 @@ class Ordering:
         where: the part of the case that all rows share.
         by: the key of the case that tells the rows apart.
         order: its values, from the least figure to the greatest.
+        below: a limit that the figures of all rows are below, whatever their order; None: their order is the finding.
         figure: the figure.
         reason: why it may be otherwise here.
     """
@@ -99,6 +100,7 @@ class Ordering:
     order: tuple[Any, ...]
     figure: str
     where: Mapping[str, Any] = field(default_factory=dict)
+    below: float | None = None
     reason: str = ""
 
 
@@ -109,12 +111,12 @@ class Analysis:
     Attributes:
         within: the key of a case whose values are analysed one by one.
         compare: the key whose values are the groups of an analysis of variance; empty for none.
-        correlate: names of two figures; empty for none.
+        correlate: pairs of figures.
     """
 
     within: str
     compare: str = ""
-    correlate: tuple[str, ...] = ()
+    correlate: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Whether what a paper found is found here, too: orderings of the figures of some cases."""
+"""Whether what a paper found is found here, too: orderings of the figures of some cases, or their limits."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -24,9 +24,13 @@ def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> d
         figure = row.figures.get(ordering.figure) if row else None
         if row is None or figure is None or row.status != DONE:
             told = f"{experiment.told(ordering.by, value)} has no figure"
-            return {"says": ordering.says, "verdict": NOT_MEASURED, "figures": told, "reason": ""}
+            return _verdict(ordering, NOT_MEASURED, told)
         found.append((value, row, figure))
     each = [f"{experiment.told(ordering.by, value)}: {figure:.4g}{unit}" for value, _, figure in found]
+    if ordering.below is not None:
+        told = f"{', '.join(each)}; the limit is {ordering.below:g}{unit}"
+        verdict = FOUND if all(figure < ordering.below for _, _, figure in found) else NOT_FOUND
+        return _verdict(ordering, verdict, told)
     wrong = [pair for pair in pairwise(found) if pair[0][2] >= pair[1][2]]
     open_ = [pair for pair in pairwise(found) if ordering.figure == "mean" and _overlap(pair[0][1], pair[1][1])]
     if wrong and not all(pair in open_ for pair in wrong):
@@ -35,12 +39,12 @@ def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> d
         verdict, told = OPEN, f"{', '.join(each)}; the intervals of the means overlap"
     else:
         verdict, told = FOUND, " < ".join(each)
-    return {
-        "says": ordering.says,
-        "verdict": verdict,
-        "figures": told,
-        "reason": "" if verdict == FOUND else ordering.reason,
-    }
+    return _verdict(ordering, verdict, told)
+
+
+def _verdict(ordering: Ordering, verdict: str, told: str) -> dict[str, Any]:
+    reason = "" if verdict in (FOUND, NOT_MEASURED) else ordering.reason
+    return {"says": ordering.says, "verdict": verdict, "figures": told, "reason": reason}
 
 
 def _unit(experiment: Experiment, figure: str) -> str:
