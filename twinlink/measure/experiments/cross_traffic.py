@@ -1,35 +1,59 @@
-"""A process that sends UDP datagrams at a fixed rate until its stdin ends, as traffic beside what is measured.
+"""A process that sends UDP datagrams at a rate until its stdin ends, as traffic beside what is measured.
 
-Arguments: ``host`` and ``port`` to send to, ``rate_mbit`` on the link (Mbit/s), ``octets`` of a datagram.
+Arguments: ``host`` and ``port`` to send to, ``octets`` of a datagram.  It sends nothing until it reads a line of JSON
+with ``rate_mbit`` on the link (Mbit/s); the next line changes the rate, to 0 as well.
 """
 
 import contextlib
+import json
 import socket
+import sys
+import threading
 import time
 
-from .program import arguments, ended, say
+from .program import arguments, say
 
 HEADERS = 14 + 20 + 8  # octets of Ethernet, IPv4 and UDP
 _BEHIND_S = 0.05  # what was not sent within this time is left out, so that it does not come as a burst
+_STEP_S = 0.001
+
+
+class Rate:
+    """The rate that was read last; None when stdin has ended."""
+
+    def __init__(self) -> None:
+        self.mbit: float | None = 0.0
+        self.changed = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self.mbit = json.loads(line)["rate_mbit"]
+            self.changed.set()
+        self.mbit = None
+        self.changed.set()
 
 
 def main() -> None:
     """Send."""
     given = arguments()
-    end, interval_s = ended(), 8e-6 * (given["octets"] + HEADERS) / given["rate_mbit"]
-    payload = bytes(given["octets"])
+    payload, rate = bytes(given["octets"]), Rate()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         say(ready=True)
-        due_s = time.monotonic()
-        while not end.is_set():
+        due_s = 0.0
+        while (mbit := rate.mbit) is not None:
+            if mbit == 0:
+                rate.changed.wait()
+                rate.changed.clear()
+                continue
             now_s = time.monotonic()
             due_s = max(due_s, now_s - _BEHIND_S)
             while due_s <= now_s:
                 with contextlib.suppress(OSError):  # the queue is full
                     sender.sendto(payload, (given["host"], given["port"]))
-                due_s += interval_s
-            time.sleep(max(0.001, due_s - now_s))
+                due_s += 8e-6 * (len(payload) + HEADERS) / mbit
+            time.sleep(max(_STEP_S, due_s - now_s))
 
 
 if __name__ == "__main__":

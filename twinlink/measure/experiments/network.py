@@ -17,6 +17,7 @@ HOSTS = ("publisher", "loopback")
 BRIDGE = "bridge"
 PORT = 4840  # of both, in OPC UA's own range
 ELSEWHERE = ("198.18.0.3", "02:00:00:00:00:03")  # where cross traffic goes: a host that is not there
+_MARK = f"protocol ip u32 match ip protocol 17 0xff match ip dport {PORT} 0xffff action skbedit priority {PRIORITY}"
 _QUEUES = ("numtxqueues", "4", "numrxqueues", "4")
 
 
@@ -28,12 +29,11 @@ class Network:
     """A context manager that makes it, and removes it.
 
     Args:
-        host: the queueing discipline of both hosts.
-        bridge: that of the bridge's ports; None for a cable.
+        bridged: whether a bridge is between the hosts.
     """
 
-    def __init__(self, host: Qdisc, bridge: Qdisc | None) -> None:
-        self._host, self._bridge = host, bridge
+    def __init__(self, bridged: bool) -> None:
+        self._bridged = bridged
 
     def __enter__(self) -> Self:
         try:
@@ -49,37 +49,41 @@ class Network:
         self._remove()
 
     def _make(self) -> None:
-        for name in (*HOSTS, *([BRIDGE] if self._bridge else [])):
+        for name in (*HOSTS, *([BRIDGE] if self._bridged else [])):
             _call("ip", "netns", "add", name)
-        if self._bridge is None:
+        if self._bridged:
+            self._make_bridge()
+        else:
             _call("ip", "link", "add", "eth0", "netns", HOSTS[0], *_QUEUES, "type", "veth", "peer", "name", "eth0",
                   "netns", HOSTS[1], *_QUEUES)  # fmt: skip
-        else:
-            self._make_bridge(self._bridge)
         for number, name in enumerate(HOSTS):
             _call("ip", "-n", name, "link", "set", "eth0", "address", MACS[number], "addrgenmode", "none", "up")
             _call("ip", "-n", name, "address", "add", f"{ADDRESSES[number]}/24", "dev", "eth0")
             for address, mac in ((ADDRESSES[1 - number], MACS[1 - number]), ELSEWHERE):
                 _call("ip", "-n", name, "neighbour", "add", address, "lladdr", mac, "dev", "eth0")
-        for name in HOSTS:  # when the other end is up
-            for command in self._host.commands("eth0"):
-                _call(*_inside(name), *command)
 
-    def _make_bridge(self, qdisc: Qdisc) -> None:
+    def _make_bridge(self) -> None:
         _call("ip", "-n", BRIDGE, "link", "add", "br0", "type", "bridge")
         _call("ip", "-n", BRIDGE, "link", "set", "br0", "addrgenmode", "none", "up")
         for name in HOSTS:
             _call("ip", "link", "add", name, "netns", BRIDGE, *_QUEUES, "type", "veth", "peer", "name", "eth0",
                   "netns", name, *_QUEUES)  # fmt: skip
             _call("ip", "-n", BRIDGE, "link", "set", name, "master", "br0", "addrgenmode", "none", "up")
-            for command in (
-                *qdisc.commands(name),
-                ["tc", "qdisc", "add", "dev", name, "clsact"],
-                ["tc", "filter", "add", "dev", name, "ingress", "protocol", "ip", "u32",
-                 "match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", str(PORT), "0xffff",
-                 "action", "skbedit", "priority", str(PRIORITY)],
-            ):  # fmt: skip
-                _call(*_inside(BRIDGE), *command)
+            _call(*_inside(BRIDGE), "tc", "qdisc", "add", "dev", name, "clsact")
+
+    def set(self, host: Qdisc, bridge: Qdisc | None) -> None:
+        """Set the queueing disciplines of the hosts and of the bridge's ports, with new counters.
+
+        Raises NetworkFailed.
+        """
+        for name in HOSTS:
+            _tc(name, ["qdisc del dev eth0 root"], may_fail=True)  # there was none
+            _tc(name, host.commands("eth0"))
+        if bridge is None:
+            return
+        for name in HOSTS:
+            _tc(BRIDGE, [f"qdisc del dev {name} root", f"filter del dev {name} ingress"], may_fail=True)
+            _tc(BRIDGE, [*bridge.commands(name), f"filter add dev {name} ingress {_MARK}"])
 
     def prefix(self, host: str) -> list[str]:
         """The prefix that runs a command in the namespace of a host."""
@@ -87,7 +91,7 @@ class Network:
 
     def at_bridge(self) -> list[int] | None:
         """How many cyclic messages have reached the bridge from each host; None without one."""
-        if self._bridge is None:
+        if not self._bridged:
             return None
         counts = []
         for name in HOSTS:
@@ -100,7 +104,7 @@ class Network:
         """What tc says of each queueing discipline."""
         return "".join(
             f"{name}:\n{_call(*_inside(name), 'tc', '-s', 'qdisc', 'show')}"
-            for name in (*HOSTS, *([BRIDGE] if self._bridge else []))
+            for name in (*HOSTS, *([BRIDGE] if self._bridged else []))
         )
 
     def _remove(self) -> None:
@@ -112,12 +116,22 @@ def _inside(name: str) -> list[str]:
     return ["nsenter", f"--net=/run/netns/{name}"]
 
 
-def _call(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NetworkFailed(f"`{' '.join(_without_prefix(command))}` failed: {done.stderr.strip()}")
+def _tc(name: str, commands: Sequence[str], may_fail: bool = False) -> None:
+    """Run tc in a namespace, once for all commands: a process takes long to start on an emulated processor."""
+    _call(
+        *_inside(name),
+        "tc",
+        *(["-force"] if may_fail else []),
+        "-batch",
+        "-",
+        text="\n".join(commands),
+        may_fail=may_fail,
+    )
+
+
+def _call(*command: str, text: str = "", may_fail: bool = False) -> str:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode != 0 and not may_fail:
+        shown = " ".join(command[2:] if command[0] == "nsenter" else command)
+        raise NetworkFailed(f"`{shown}` failed: {done.stderr.strip()}{f' (of: {text})' if text else ''}")
     return done.stdout
-
-
-def _without_prefix(command: Sequence[str]) -> Sequence[str]:
-    return command[2:] if command[0] == "nsenter" else command

@@ -13,12 +13,12 @@ A subscriber takes what has come at the beginning of each cycle; an arrival has 
 
 Arguments: ``role``: ``publisher`` sends a counter in each cycle, ``loopback`` what its subscriber has taken, each value
 increased by 1; ``host``, ``port`` of its own, ``peer_host``, ``peer_port``; ``cycle_ms``, ``offset_ms``, ``lead_ms``,
-``cycles``, ``variables``; ``release``; ``priority`` (SO_PRIORITY, default 0).  When it is ready it reads a line of
-JSON: ``start_ns`` of the first cycle, Unix time.
+``cycles``, ``variables``; ``release``; ``priority`` (SO_PRIORITY, default 0).  When it is ready it reads lines of JSON.
+Each is a run, with ``start_ns`` of the first cycle, Unix time, and what differs from the arguments.
 
-At the end it writes one line: ``sent`` and ``received`` (lists of counter and time in ns; sent is when it was due with
-``gate`` and ``txtime``), ``late`` (number of messages dropped here), ``wake_ns`` (how late it woke, for each cycle) and
-``octets`` of a message.
+At the end of a run it writes one line: ``sent`` and ``received`` (lists of counter and time in ns; with ``gate`` and
+``txtime``, sent is when the message was due), ``late`` (number of messages dropped here), ``wake_ns`` (how late it
+woke, for each cycle) and ``octets`` of a message.
 """
 
 import contextlib
@@ -45,16 +45,12 @@ _EPOCH = 116_444_736_000_000_000  # 1970-01-01 as 100 ns since 1601
 
 
 class Node:
-    """Publisher and subscriber."""
+    """Publisher and subscriber in a run."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, given: dict[str, Any], bound: socket.socket) -> None:
         self.given = given
         self._loops_back = given["role"] == "loopback"
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._socket.bind((given["host"], given["port"]))
-        self._socket.setblocking(False)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, given.get("priority", 0))
+        self._socket = bound
         self._release = given.get("release", PROGRAM)
         if self._release == TXTIME:  # struct sock_txtime: clock, flags
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_TXTIME, struct.pack("@iI", time.CLOCK_TAI, 0))
@@ -126,6 +122,16 @@ class Node:
                 self._pending.append(counter + 1)
 
 
+def bind(given: dict[str, Any]) -> socket.socket:
+    """The socket of a node.  Raises OSError."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    bound.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, given.get("priority", 0))
+    bound.bind((given["host"], given["port"]))
+    bound.setblocking(False)
+    return bound
+
+
 def message_octets(variables: int) -> int:
     """Octets of a message in UADP with so many variables."""
     return len(_message(0, variables))
@@ -157,17 +163,21 @@ def _sleep_until(at_ns: int) -> None:
 
 
 def main() -> None:
-    """Take part in all cycles."""
+    """Take part in all cycles of each run."""
     given = arguments()
-    node = Node(given)
+    bound = bind(given)
     say(ready=True)
-    given |= json.loads(sys.stdin.readline())
-    threads = [threading.Thread(target=body) for body in (node.publish, node.subscribe)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    say(sent=node.sent, received=node.received, late=node.late, wake_ns=node.wake_ns, octets=node.octets)
+    for line in sys.stdin:
+        with contextlib.suppress(BlockingIOError):
+            while True:  # what is left of the run before
+                bound.recv(1)
+        node = Node({**given, **json.loads(line)}, bound)
+        threads = [threading.Thread(target=body) for body in (node.publish, node.subscribe)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        say(sent=node.sent, received=node.received, late=node.late, wake_ns=node.wake_ns, octets=node.octets)
 
 
 if __name__ == "__main__":

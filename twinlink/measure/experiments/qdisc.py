@@ -37,14 +37,14 @@ class Qdisc:
     cycle_ns: int = 0
     gate_ns: tuple[int, int] = (0, 0)
 
-    def commands(self, device: str) -> list[list[str]]:
-        """The commands that set it up."""
+    def commands(self, device: str) -> list[str]:
+        """The commands of tc that set it up."""
         if self.rate_mbit:
             rate = ("rate", f"{self.rate_mbit:g}mbit", "burst", BURST, "limit", LIMIT)
             return [_add(device, "root", "1:", "tbf", *rate), *self._below(device, "1:1", "2:")]
         return list(self._below(device, "root", "2:"))
 
-    def _below(self, device: str, parent: str, handle: str) -> Sequence[list[str]]:
+    def _below(self, device: str, parent: str, handle: str) -> Sequence[str]:
         if self.name == FIFO:
             return [_add(device, parent, handle, "pfifo", "limit", "1000")]
         if self.name == FQ_CODEL:
@@ -74,6 +74,6 @@ class Qdisc:
 _CLASSES = ("num_tc", "2", "map", *_MAP, "queues", "1@0", "1@1")
 
 
-def _add(device: str, parent: str, handle: str, *what: str) -> list[str]:
-    place = ["root"] if parent == "root" else ["parent", parent]
-    return ["tc", "qdisc", "add", "dev", device, *place, "handle", handle, *what]
+def _add(device: str, parent: str, handle: str, *what: str) -> str:
+    place = parent if parent == "root" else f"parent {parent}"
+    return f"qdisc add dev {device} {place} handle {handle} {' '.join(what)}"

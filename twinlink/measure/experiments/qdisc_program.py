@@ -1,12 +1,13 @@
 """A process inside the guest: measures cyclic PubSub over queueing disciplines, one part after the other.
 
-Arguments: ``plan``: a file with ``parts`` as in the data file, ``cycles``, and ``cyclictest``, the command that starts
-it or None; ``out``: the folder for `STARTED` (a sentence about scheduling latency) and the results, ``NUMBER.json``.
-It prints the number of each part that begins.
+Arguments: ``plan``: a file with ``parts`` as in the data file, ``cycles``, ``bridged``, and ``cyclictest``, the command
+that starts it or None; ``out``: the folder for `LATENCY`, a sentence, and the results, ``NUMBER.json``.  It prints the
+number of each part that begins.
 """
 
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from ..namespaces import ADDRESSES
 from .cross_traffic import HEADERS
 from .cyclictest import scheduling_latency
 from .network import ELSEWHERE, HOSTS, PORT, Network, NetworkFailed
-from .program import Program, ProgramFailed, arguments, say
+from .program import Program, arguments, say
 from .pubsub_node import AT_ONCE, GATE, TXTIME, message_octets
 from .qdisc import CBS, ETF, PRIORITY, TAPRIO, Qdisc
 
 LATENCY = "latency.txt"
 START_S = 0.5  # from the moment when both nodes are ready to the first cycle, at least
 WITHIN_S = 60.0  # on an emulated processor, beyond what the cycles take
+READY_S = 240.0  # until Python has started there
 CROSS_OCTETS = 1200  # of a datagram
 RELEASES = {ETF: TXTIME, TAPRIO: GATE}  # what keeps a message until it is due; otherwise nothing does
 
@@ -41,45 +43,47 @@ def qdisc(part: dict[str, Any], name: str) -> Qdisc:
     )
 
 
-def measure(part: dict[str, Any], cycles: int) -> dict[str, Any]:
-    """What both nodes say of a part, and what was counted between them.  Raises NetworkFailed or ProgramFailed."""
-    bridge = qdisc(part, part["bridge"]) if "bridge" in part else None
-    with Network(qdisc(part, part["qdisc"]), bridge) as network:
-        given = [
-            {
-                "role": HOSTS[side], "host": ADDRESSES[side], "port": PORT, "peer_host": ADDRESSES[1 - side],
-                "peer_port": PORT, "priority": PRIORITY, "release": RELEASES.get(part["qdisc"], AT_ONCE),
-                "cycles": cycles, **{name: part[name] for name in ("cycle_ms", "offset_ms", "lead_ms", "variables")},
-            }
-            for side in (0, 1)
-        ]  # fmt: skip
-        with (
-            Program("pubsub_node", given[1], network.prefix(HOSTS[1])) as loopback,
-            Program("pubsub_node", given[0], network.prefix(HOSTS[0])) as publisher,
-        ):
-            for node in (loopback, publisher):
-                node.ready()
-            if not part.get("cross_mbit"):
-                return _cycles(network, publisher, loopback, part["cycle_ms"], cycles)
-            cross = {"host": ELSEWHERE[0], "port": PORT + 1, "rate_mbit": part["cross_mbit"], "octets": CROSS_OCTETS}
-            with Program("cross_traffic", cross, network.prefix(HOSTS[0])) as traffic:
-                traffic.ready()
-                return _cycles(network, publisher, loopback, part["cycle_ms"], cycles)
+class Nodes:
+    """Publisher, loopback host and cross traffic, which serve all parts.
+
+    Args:
+        network: in which they are.
+        stack: ends them.
+    """
+
+    def __init__(self, network: Network, stack: ExitStack) -> None:
+        self._network = network
+        self._publisher, self._loopback = (
+            Program("pubsub_node", _node(side), network.prefix(HOSTS[side])) for side in (0, 1)
+        )
+        cross = {"host": ELSEWHERE[0], "port": PORT + 1, "octets": CROSS_OCTETS}
+        self._cross = Program("cross_traffic", cross, network.prefix(HOSTS[0]))
+        programs = [stack.enter_context(each) for each in (self._publisher, self._loopback, self._cross)]
+        for each in programs:
+            each.next(READY_S)
+
+    def measure(self, part: dict[str, Any], cycles: int) -> dict[str, Any]:
+        """What both nodes say of a part, and what was counted between them.  Raises NetworkFailed or ProgramFailed."""
+        bridge = qdisc(part, part["bridge"]) if "bridge" in part else None
+        self._network.set(qdisc(part, part["qdisc"]), bridge)
+        self._cross.tell({"rate_mbit": part.get("cross_mbit", 0)})
+        cycle_ns = int(part["cycle_ms"] * 1e6)
+        # The gates of TAPRIO begin their cycles at whole multiples as well.
+        start_ns = (time.time_ns() + int(START_S * 1e9)) // cycle_ns * cycle_ns + cycle_ns
+        given = {name: part[name] for name in ("cycle_ms", "offset_ms", "lead_ms", "variables")}
+        given |= {"cycles": cycles, "release": RELEASES.get(part["qdisc"], AT_ONCE), "start_ns": start_ns}
+        for node in (self._loopback, self._publisher):
+            node.tell(given)
+        within_s = WITHIN_S + cycles * part["cycle_ms"] / 1000
+        found = {"publisher": self._publisher.next(within_s), "loopback": self._loopback.next(within_s)}
+        self._cross.tell({"rate_mbit": 0})
+        statistics = {"at_bridge": self._network.at_bridge(), "statistics": self._network.statistics()}
+        return {"start_ns": start_ns, **found, **statistics}
 
 
-def _cycles(network: Network, publisher: Program, loopback: Program, cycle_ms: float, cycles: int) -> dict[str, Any]:
-    cycle_ns = int(cycle_ms * 1e6)
-    start_ns = (time.time_ns() + int(START_S * 1e9)) // cycle_ns * cycle_ns + cycle_ns  # as the gates of TAPRIO
-    for node in (loopback, publisher):
-        node.tell({"start_ns": start_ns})
-    within_s = WITHIN_S + cycles * cycle_ms / 1000
-    return {
-        "start_ns": start_ns,
-        "publisher": publisher.next(within_s),
-        "loopback": loopback.next(within_s),
-        "at_bridge": network.at_bridge(),
-        "statistics": network.statistics(),
-    }
+def _node(side: int) -> dict[str, Any]:
+    there = {"peer_host": ADDRESSES[1 - side], "peer_port": PORT}
+    return {"role": HOSTS[side], "host": ADDRESSES[side], "port": PORT, "priority": PRIORITY, **there}
 
 
 def main() -> None:
@@ -87,13 +91,15 @@ def main() -> None:
     given = arguments()
     plan, out = json.loads(Path(given["plan"]).read_text()), Path(given["out"])
     _write(out / LATENCY, scheduling_latency(plan["cycles"], plan["cyclictest"]))
-    for number, part in enumerate(plan["parts"]):
-        say(part=number)
-        try:
-            found = measure(part, plan["cycles"])
-        except (NetworkFailed, ProgramFailed) as error:
-            found = {"error": str(error)}
-        _write(out / f"{number}.json", json.dumps(found))
+    with Network(plan["bridged"]) as network, ExitStack() as stack:
+        nodes = Nodes(network, stack)
+        for number, part in enumerate(plan["parts"]):
+            say(part=number)
+            try:
+                found = nodes.measure(part, plan["cycles"])
+            except NetworkFailed as error:
+                found = {"error": str(error)}
+            _write(out / f"{number}.json", json.dumps(found))
 
 
 def _write(path: Path, text: str) -> None:
