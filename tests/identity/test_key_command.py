@@ -107,7 +107,12 @@ def test_list_show_revoke_and_rotate(tmp_path: Path, key: Shell) -> None:
     assert "revoked" in key(f"list --identity {twin.folder}")[0]
 
 
-def test_a_link_without_an_identity_is_not_opened_where_one_is_required(start: Start, endpoint: str) -> None:
+def test_a_link_without_an_identity_is_not_opened_where_one_is_required(
+    start: Start, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = ["sweep", "--peer", endpoint, "--require-identity", "--out", str(tmp_path / "out")]
+    assert cli.main(sweep) == BAD_ARGUMENTS
+    assert "make one with `twinlink key new`" in capsys.readouterr().err
     pong = start("pong", "--listen", endpoint, env={"TWINLINK_REQUIRE_IDENTITY": "true"})
     assert pong.code() == BAD_ARGUMENTS
     assert "make one with `twinlink key new`" in pong.err

@@ -14,6 +14,7 @@ import pytest
 
 import twinlink
 from tests.cli.running import PATIENCE_S, Run
+from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
 from twinlink.measure import hosts
 from twinlink.measure.cells import Plan
@@ -185,7 +186,11 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sweepi
             folder / "slow", "--subjects", "raw-tcp", *FEW, "--rounds", "1", "--timeout", "5",
             beside_pong=True, pong_env=slow_stations(folder),
         )  # fmt: skip
-        runs["pong"] = Sweeping(folder / "pong", "--subjects", "zeromq,raw-tcp", *FEW, beside_pong=True)
+        twin, gnb = make_pair(folder)
+        runs["pong"] = Sweeping(
+            folder / "pong", "--subjects", "zeromq,raw-tcp", *FEW, "--require-identity", "--identity", str(gnb.folder),
+            beside_pong=True, pong_env={"TWINLINK_IDENTITY": str(twin.folder)},
+        )  # fmt: skip
         if shutil.which("mgen"):
             loopback = ("--source", "mgen", "--setting", "loopback", "--subjects", "zeromq", "--directions", "rw-dt")
             runs["mgen"] = Sweeping(folder / "mgen", *loopback, *FEW, "--payloads", "100,100K")
@@ -253,6 +258,7 @@ def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> 
     assert one.code() == 0, one.run.err
     content = one.content()
     assert content["setting"] == "hosts"
+    assert content["configuration"]["used"]["peer_node"] == "twin-1"
     assert content["complete"]
     assert {each["side"] for each in content["load"]} == {"real_world", "digital_twin"}
     for cell in content["cells"]:

@@ -112,11 +112,7 @@ def open_link(given: argparse.Namespace) -> twinlink.Link:
 
 def check_link(given: argparse.Namespace) -> Transport:
     """Make the link's transport without opening it.  Raises what `open_link` raises before it opens the transport."""
-    if given.require_identity and given.identity is None:
-        raise ConfigurationError(
-            "a link without an identity is not opened, as --require-identity says: make one with `twinlink key new`, "
-            "and give it with --identity DIR or TWINLINK_IDENTITY"
-        )
+    check_identity(given)
     return link_options.make_transport(
         given.transport,
         listen=given.listen,
@@ -125,6 +121,15 @@ def check_link(given: argparse.Namespace) -> Transport:
         identity=given.identity,
         options=dict(given.option or []),
     )
+
+
+def check_identity(given: argparse.Namespace) -> None:
+    """Raises ConfigurationError if an identity is required, and none is given."""
+    if given.require_identity and given.identity is None:
+        raise ConfigurationError(
+            "a link without an identity is not opened, as --require-identity says: make one with `twinlink key new`, "
+            "and give it with --identity DIR or TWINLINK_IDENTITY"
+        )
 
 
 def _node(given: argparse.Namespace) -> str | None:

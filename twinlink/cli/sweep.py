@@ -18,7 +18,7 @@ from twinlink.measure.cells import Plan
 from twinlink.mgen import session
 from twinlink.spelling import near
 
-from ..appkit import convert
+from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
 from . import sweep_options
 
@@ -208,7 +208,8 @@ def _setting(given: argparse.Namespace, stop: Stop) -> "Setting":
         )
     match name:
         case "hosts":
-            hosts = Hosts(given.peer, given.peer_transport, given.timeout, lambda: stop.requested)
+            linking.check_identity(given)
+            hosts = Hosts(given.peer, given.peer_transport, given.timeout, lambda: stop.requested, given.identity)
             log(_NAME, f"waits up to {given.timeout:g} s for the pong at {given.peer}")
             return hosts
         case "netns":

@@ -141,6 +141,15 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--peer-transport", default="zeromq", metavar="NAME", help="transport of that pong")
     parser.add_argument(
+        "--identity",
+        metavar="DIR",
+        help="folder of this side's identity, for the link to that pong, which carries commands and records; the links "
+        "that are measured have none",
+    )
+    parser.add_argument(
+        "--require-identity", action="store_true", help="do not open a link to that pong without --identity"
+    )
+    parser.add_argument(
         "--option",
         action="append",
         type=_option,

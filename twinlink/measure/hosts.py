@@ -1,15 +1,17 @@
 """Two real hosts: this one is the Real World; the Digital Twin is where `twinlink pong` listens."""
 
 import logging
+import os
 import time
 from types import TracebackType
 from typing import Self
 
 import twinlink
 
-from ..errors import PeerTimeout
+from ..errors import AuthenticationError, PeerTimeout
 from ..process.ip_address import bracketed, is_address
 from ..process.resolver import accepting_addresses, addresses
+from ..runtime.no_peer import met_or_refused
 from ..transports import Endpoint, transport_name
 from .remote import PORT_OFFSET, TOLD, Remote, RemoteWorker
 from .setting import DIGITAL_TWIN, REAL_WORLD, HostLost, Pair, Setting, SettingError
@@ -26,24 +28,37 @@ class Hosts(Setting):
         transport: the pong's.
         timeout_s: to wait for it.
         stopped: polled while waiting; true ends it.
+        identity: folder of this side's identity, for that link; None: that of ``TWINLINK_IDENTITY``, or none.
     """
 
     name = "hosts"
 
-    def __init__(self, peer: str, transport: str, timeout_s: float, stopped: Stopped) -> None:
+    def __init__(
+        self,
+        peer: str,
+        transport: str,
+        timeout_s: float,
+        stopped: Stopped,
+        identity: str | os.PathLike[str] | None = None,
+    ) -> None:
         super().__init__()
         self._endpoint = Endpoint.parse(peer)
         self._transport = transport
+        self._identity = identity
         self._timeout_s = timeout_s
         self._stopped = stopped
         self._served = False  # whether a worker has ever started at the peer
 
     def __enter__(self) -> Self:
-        self._link = twinlink.open(transport_name(self._transport), connect=str(self._endpoint))
+        transport, connect = transport_name(self._transport), str(self._endpoint)
+        self._link = twinlink.open(transport, connect=connect, identity=self._identity)
         try:
             self._remote = Remote(self._link)
             if not self._meets():
-                raise PeerTimeout(f"{self._link._no_peer_error(self._timeout_s)} (does `twinlink pong` run there?)")
+                error = self._link._no_peer_error(self._timeout_s)
+                if isinstance(error, AuthenticationError):
+                    raise error
+                raise PeerTimeout(f"{error} (does `twinlink pong` run there?)")
         except Interrupted:
             self._link.close()
             raise KeyboardInterrupt from None  # nothing has been measured
@@ -63,12 +78,13 @@ class Hosts(Setting):
             logger.removeFilter(_is_not_of_ours)
 
     def _meets(self) -> bool:
-        """Whether the pong is up within the time-out.  Raises Interrupted."""
+        """Whether the pong is up within the time-out, and neither side refuses the other.  Raises Interrupted."""
         end = time.monotonic() + self._timeout_s
-        while not self._link.peers() and time.monotonic() < end:
+        is_decided = met_or_refused(self._link.peers, self._link._transport)
+        while not is_decided() and time.monotonic() < end:
             if self._stopped():
                 raise Interrupted
-            self._link._wait(lambda: bool(self._link.peers()), LOOK_S)
+            self._link._wait(is_decided, LOOK_S)
         return bool(self._link.peers())
 
     def wait(self, stopped: Stopped) -> None:
