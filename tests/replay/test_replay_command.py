@@ -43,6 +43,10 @@ class Replay:
         assert "Traceback" not in text
         return self.process.returncode, text
 
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
 
 @pytest.fixture
 def replay(tmp_path: Path) -> Iterator[Any]:
@@ -54,8 +58,7 @@ def replay(tmp_path: Path) -> Iterator[Any]:
 
     yield start
     for one in started:
-        one.process.kill()
-        one.process.communicate()
+        one.close()
 
 
 def play(

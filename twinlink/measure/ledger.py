@@ -20,7 +20,7 @@ class Ledger:
     Records are held in memory until they are written, about half a kilobyte per message.
 
     Args:
-        sends, receives: the flows, by name.
+        sends, receives: the flows, by name.  Another flow is recorded once a message of it is received.
     """
 
     def __init__(self, sends: Iterable[str], receives: Iterable[str]) -> None:
@@ -43,7 +43,7 @@ class Ledger:
     def received(self, message: twinlink.Message) -> None:
         """Record a received message; the sender's sessions are numbered as rounds, in order of appearance."""
         number = self._sessions.setdefault(message.epoch, len(self._sessions))
-        self._received[message.flow].append(
+        self._received.setdefault(message.flow, []).append(
             (number, message.sequence, len(message.payload), message.sent_ns, message.received_ns)
         )
 

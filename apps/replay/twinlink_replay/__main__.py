@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
 SENDS, RECEIVES = ("control",), ("spectrum", "control-result")
+SENSING = "sensing"  # comes if the exporter is told to send it
 SPECTRUM_ADVICE = "have their sender send twinlink.spectrum.Spectrum(...).encode()"
 
 
@@ -68,7 +69,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     decides = f"{signed}blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
-        *service.plan_of_link(given, SENDS, RECEIVES, "exporter"),
+        *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING), "exporter"),
         f"queue to the flowgraph: at most {given.buffer_mb} MiB of records",
         f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
         f"end: {' or '.join([*ends, 'a signal'])}",
@@ -111,7 +112,8 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
-        link.receiver("control-result", handler=partial(_result, twin, ledger))
+        link.receiver("control-result", handler=partial(_take, twin.result, ledger))
+        link.receiver(SENSING, handler=partial(_take, twin.sensing, ledger))
         with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, ledger.received if ledger else None) as flowgraph:
             pulse = Pulse()
 
@@ -167,15 +169,17 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         rejected=twin.rejected,
         refused_results=twin.refused_results,
         out_of_sync=twin.out_of_sync,
+        sensing=twin.free_ranges.slots,
+        sensing_missing=twin.free_ranges.missing,
         sync=freshness,
         **counted,
     )
 
 
-def _result(twin: "Twin", ledger: Ledger | None, message: twinlink.Message) -> None:
+def _take(handler: Callable[[twinlink.Message], None], ledger: Ledger | None, message: twinlink.Message) -> None:
     if ledger:
         ledger.received(message)
-    twin.result(message)
+    handler(message)
 
 
 def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgraph: "Flowgraph", pulse: Pulse) -> str:

@@ -36,6 +36,10 @@ class ReplayCollector(Collector):
         """All metrics, as of now."""
         for name, text in _TWIN.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(self._twin, name))
+        free = self._twin.free_ranges
+        yield CounterMetricFamily("twinlink_replay_sensing", "Slots of which came what the MAC left free.", free.slots)
+        text = "Slots of which the exporter could not read what the MAC left free."
+        yield CounterMetricFamily("twinlink_replay_sensing_missing", text, free.missing)
         counted = self._source()
         for name, text in _SOURCE.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, counted[name])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.slots import ALL_SYMBOLS, Content
+from twinlink.slots import ALL_SYMBOLS, SYMBOLS, Content
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .assembler import PacketAssembler
@@ -29,6 +29,7 @@ class Record:
         scs_hz, centre_hz: subcarrier spacing and centre of the PRBs.
         first_prb: number of the first PRB in the carrier.
         power: float32, shape ``(n_prbs,)``, in LSB^2; None if there are samples.
+        place: of a whole slot: its frame, its number there, and the mask of its symbols that this record is of.
     """
 
     samples: NDArray[np.int16]
@@ -42,6 +43,7 @@ class Record:
     centre_hz: float
     first_prb: int = 0
     power: NDArray[np.float32] | None = None
+    place: tuple[int, int, int] | None = None
 
     @property
     def n_prbs(self) -> int:
@@ -83,7 +85,8 @@ def records_of(samples: NDArray[np.complex64], tags: dict[str, Any]) -> list[Rec
     if "slot" not in tags:
         return [record_of(samples, tags)]
     slot = pmt.to_python(tags["slot"])
-    count = 1 if slot["slot_mean"] else (slot["symbols"] & ALL_SYMBOLS).bit_count()
+    symbols = slot["symbols"] & ALL_SYMBOLS
+    masks = [symbols] if slot["slot_mean"] else [1 << number for number in range(SYMBOLS) if symbols >> number & 1]
     is_power = slot["content"] != Content.IQ
     width = slot["n_prbs"] * (1 if is_power else SUBCARRIERS_PER_PRB)
     nothing = np.zeros((0, 2), np.int16)
@@ -100,8 +103,9 @@ def records_of(samples: NDArray[np.complex64], tags: dict[str, Any]) -> list[Rec
             centre_hz=pmt.to_double(tags["rx_freq"]),
             first_prb=slot["first_prb"],
             power=symbol.real if is_power else None,
+            place=(slot["sfn"], slot["slot"], mask),
         )
-        for symbol in samples[: count * width].reshape(count, width)
+        for symbol, mask in zip(samples[: len(masks) * width].reshape(-1, width), masks, strict=True)
     ]
 
 

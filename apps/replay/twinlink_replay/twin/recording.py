@@ -29,7 +29,8 @@ class Recording:
     ``observations.npz`` holds, per record in the order of arrival: sequence, e3_timestamp (-1 without E3), observed_ns,
     sent_ns, received_ns, analysed_ns (int64, Unix ns), epoch (uint64); and of shape ``(records, n_prbs)`` power_dbfs
     (float32), occupied, interfered and interfered_prompt (bool).  ``occupied`` and ``interfered`` are the detector's
-    smoothed answers, ``interfered_prompt`` is the filtered answer on which decisions are made.
+    smoothed answers, ``interfered_prompt`` is the filtered answer on which decisions are made.  ``free``, of the same
+    shape, is there if the exporter sends what the gNB's MAC left free: False also where that is not known.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,11 +42,17 @@ class Recording:
         self._power: list[NDArray[np.float32]] = []
         self._filtered: list[NDArray[np.bool_]] = []
         self._smoothed: list[Smoothed] = []
+        self._free: list[NDArray[np.bool_] | None] = []
 
     def add(
-        self, records: list[Record], power: NDArray[np.float32], filtered: NDArray[np.bool_], analysed_ns: int
+        self,
+        records: list[Record],
+        power: NDArray[np.float32],
+        filtered: NDArray[np.bool_],
+        analysed_ns: int,
+        free: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Add records with their PRB powers in LSB^2 and filtered answers, both ``(records, n_prbs)``."""
+        """Add records with their PRB powers in LSB^2, filtered answers and free PRBs, all ``(records, n_prbs)``."""
         self._first = self._first or records[0]
         for record in records:
             with writing(self._folder):
@@ -55,12 +62,7 @@ class Recording:
             self._numbers["analysed_ns"].append(analysed_ns)
         self._power.append(to_dbfs(power))
         self._filtered.append(filtered)
-
-    def add_power(self, records: list[Record], power: NDArray[np.float32], analysed_ns: int) -> None:
-        """Add records without samples; nothing is detected in them."""
-        nothing = np.zeros(power.shape, np.bool_)
-        self.add(records, power, nothing, analysed_ns)
-        self.add_smoothed([Smoothed(0, nothing, nothing)])
+        self._free.append(free)
 
     def add_smoothed(self, answers: list[Smoothed]) -> None:
         """Add smoothed answers, in order."""
@@ -83,6 +85,11 @@ class Recording:
             "interfered": np.concatenate([none.astype(bool), *(answer.interfered for answer in self._smoothed)]),
             "interfered_prompt": np.concatenate([none.astype(bool), *self._filtered]),
         }
+        if any(free is not None for free in self._free):
+            arrays["free"] = np.concatenate([
+                np.zeros_like(filtered) if free is None else free
+                for free, filtered in zip(self._free, self._filtered, strict=True)
+            ])  # fmt: skip
         write_arrays(self._folder / "observations.npz", arrays)
 
     def _meta(self) -> dict[str, Any]:

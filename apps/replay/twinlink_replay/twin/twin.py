@@ -17,10 +17,13 @@ from twinlink.signed_payload import Refusal
 from twinlink.sync import State
 
 from ..blocks.observer import Record
-from ..detection.detector import Detector
+from ..detection.detector import Detector, Smoothed
 from ..detection.features import prb_features, subcarrier_power
+from ..detection.free_prbs import is_loud
+from ..detection.noise_floor import NoiseFloor
 from .authentication import Authentication
 from .controller import Change, Controller
+from .free_ranges import FreeRanges
 from .recording import Recording
 from .source_selection import Carrier, SourceSelection
 
@@ -47,6 +50,7 @@ class Twin:
         refused_results: number of results that do not come from a trusted exporter.
         last_ns: monotonic time of the last record, None before the first.
         out_of_sync: how often the records became out of sync.
+        free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
     """
 
@@ -69,6 +73,7 @@ class Twin:
         self.proposed = self.installed = self.rejected = 0
         self.refused_results = 0
         self.out_of_sync = 0
+        self.free_ranges = FreeRanges()
         self.last_ns: int | None = None
         self.done = threading.Event()
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
@@ -80,6 +85,7 @@ class Twin:
         self._reported_foreign: set[int] = set()  # sessions
         self._reported_power = False
         self._detector: Detector | None = None
+        self._floor: NoiseFloor | None = None  # of records of power
         self._controller: Controller | None = None
         self._lock = (
             threading.Lock()
@@ -109,28 +115,52 @@ class Twin:
         features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
         smoothed = self._detector.smoothed()
+        interfered = answer.interfered
+        free = self._free(ours)
+        if free is not None and self._detector.floor:
+            interfered = interfered | (is_loud(features.power, self._detector.floor) & free)
         analysed_ns = time.time_ns()
         for k in range(len(ours)):
-            self._decide(self.records + k, answer.interfered[k], ours[k].sent_ns)
+            self._decide(self.records + k, interfered[k], ours[k].sent_ns)
         if self._recording:
-            self._recording.add(ours, features.power, answer.interfered, analysed_ns)
+            self._recording.add(ours, features.power, interfered, analysed_ns, free)
             self._recording.add_smoothed(smoothed)
         self.records += len(ours)
 
     def _take_power(self, records: list[Record]) -> None:
-        """Records without samples, in which interference is not detected."""
+        """Records without samples, in which interference is found only where the MAC left PRBs free."""
+        assert self._floor
         if not self._reported_power:
             self._reported_power = True
-            text = "the exporter sends power, not I/Q: interference is not detected, and no PRB block is proposed"
+            text = (
+                "the exporter sends power, not I/Q: interference is found only in PRBs that the gNB's MAC left free, "
+                "which needs twinlink-exporter --sensing"
+            )
             self._journal.event("power-only", text)
         power = np.stack([record.power for record in records if record.power is not None])
+        free = self._free(records)
+        loud = is_loud(power, self._floor.add(power))
+        interfered = np.zeros(power.shape, np.bool_) if free is None else loud & free
+        analysed_ns = time.time_ns()
+        for k, record in enumerate(records):
+            self._decide(self.records + k, interfered[k], record.sent_ns)
         if self._recording:
-            self._recording.add_power(records, power, time.time_ns())
+            self._recording.add(records, power, interfered, analysed_ns, free)
+            self._recording.add_smoothed([Smoothed(self.records, interfered, loud)])
         self.records += len(records)
+
+    def _free(self, records: list[Record]) -> NDArray[np.bool_] | None:
+        """The PRBs that the MAC left free, ``(records, n_prbs)``, False where that is not known; None if of none is."""
+        known = [self.free_ranges.of(record) for record in records]
+        if all(free is None for free in known):
+            return None
+        nothing = np.zeros(records[0].n_prbs, np.bool_)
+        return np.stack([nothing if free is None else free for free in known])
 
     def _begin(self, record: Record) -> None:
         # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
         self._detector = Detector(record.n_prbs)
+        self._floor = NoiseFloor(record.n_prbs)
         self._controller = Controller(record.n_prbs, *self._settings, first_prb=record.first_prb)
         self._journal.event(
             "first-record",
@@ -249,6 +279,17 @@ class Twin:
             received_ns=message.received_ns,
             reason=result.reason,
         )
+
+    def sensing(self, message: twinlink.Message) -> None:
+        """Take in a message of flow ``sensing``."""
+        try:
+            self.free_ranges.take(message)
+        except twinlink.MalformedPayload as error:
+            self._journal.complaint("malformed-sensing", f"a message on flow {message.flow} cannot be decoded: {error}")
+            return
+        if self.free_ranges.slots == 1:
+            text = "the exporter sends what the gNB's MAC left free: more power than noise there is interference"
+            self._journal.event("sensing", text, node=message.node)
 
     def link_event(self, event: Event) -> None:
         """Take in an event of the link."""
