@@ -18,7 +18,7 @@ from twinlink.measure.records import Table
 from twinlink.measure.setting import Loopback, Truth
 from twinlink.transports import Endpoint
 
-ONE_WAY_NS = 15_000_000
+ONE_WAY_NS, FAR_NS = 15_000_000, 60_000_000
 COUNT = 5
 SPLIT = 1500  # octets; several requests where the protocol splits
 SWEEP_MS, POLL_MS = 20, 60
@@ -28,11 +28,17 @@ DELAYED = (
     *("raw-mqtt-qos1", "raw-mqtt-qos2", "raw-websocket", "raw-websocket-hub"),
     *("raw-http-new", "raw-modbus", "raw-s7", "raw-opcua-sub"),
 )
+FAR = ("raw-zenoh",)
 
 
 def delayed(folder: Path, subject: str) -> dict[str, Any]:
     plan = Plan((subject,), (100, SPLIT), count=COUNT, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
     return measure(folder, plan, Loopback(Truth(forward_delay_ns=ONE_WAY_NS, back_delay_ns=ONE_WAY_NS)))
+
+
+def far(folder: Path, subject: str) -> dict[str, Any]:
+    plan = Plan((subject,), (100,), ("rw-dt",), count=2, rounds=1, warm_up=1)
+    return measure(folder, plan, Loopback(Truth(forward_delay_ns=FAR_NS, back_delay_ns=FAR_NS)))
 
 
 def swept(folder: Path, subject: str) -> dict[str, Any]:
@@ -51,7 +57,8 @@ Begun = dict[tuple[Any, str], tuple[Path, Future[dict[str, Any]]]]
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
     """All of them, several at the same time: they mostly wait."""
-    wanted = [(how, name) for how, names in ((delayed, DELAYED), (swept, SWEPT), (polled, POLLED)) for name in names]
+    runs = ((delayed, DELAYED), (far, FAR), (swept, SWEPT), (polled, POLLED))
+    wanted = [(how, name) for how, names in runs for name in names]
     with ThreadPoolExecutor(3) as pool:
         found: Begun = {}
         for how, subject in wanted:
@@ -79,17 +86,27 @@ def test_an_exchange_takes_the_stated_round_trips(subject: str, begun: Begun) ->
         stated = cell["round_trips"]
         if subject == "raw-http-new":
             stated //= 2  # the relay accepts a connection by itself, without delay
+        trips = sent["rtt_ns"] / (2 * ONE_WAY_NS)
         # A message may meet a poll in the middle of its round trip, and then waits for less than a whole one.
-        taken = np.median(sent["rtt_ns"]) / (2 * ONE_WAY_NS)
-        assert stated - 0.5 < taken < 2 * stated + 1, cell["id"]
+        assert np.median(trips) > stated - 0.5, cell["id"]
+        assert trips.min() < 2 * stated + 1, cell["id"]  # on a busy machine most take longer
+
+
+@pytest.mark.parametrize("subject", FAR)
+def test_a_session_is_opened_over_a_long_path(subject: str, begun: Begun) -> None:
+    """It takes several round trips, for which its library has a time limit."""
+    _, run = begun[far, subject]
+    (cell,) = run.result()["cells"]
+    assert (cell["status"], cell["reason"]) == ("done", None)
 
 
 @pytest.mark.parametrize("subject", SWEPT)
 def test_requests_wait_for_the_end_of_the_servers_sweep(subject: str, begun: Begun) -> None:
     folder, run = begun[swept, subject]
     for cell in run.result()["cells"]:
-        rtt_ms = np.median(whole(folder, cell)["rtt_ns"]) / 1e6
-        assert round(rtt_ms / SWEEP_MS) == cell["round_trips"], cell["id"]
+        sweeps = whole(folder, cell)["rtt_ns"] / 1e6 / SWEEP_MS
+        assert np.median(sweeps) > cell["round_trips"] - 0.5, cell["id"]
+        assert sweeps.min() < cell["round_trips"] + 0.5, cell["id"]  # on a busy machine most take longer
 
 
 @pytest.mark.parametrize("subject", POLLED)
@@ -98,9 +115,11 @@ def test_a_message_waits_for_the_next_poll_whenever_it_is_sent(subject: str, beg
     to_server, to_client = run.result()["cells"]
     for cell, waits in ((to_server, False), (to_client, True)):
         received = table(folder, cell, "received")
-        age_ms = np.median(received["received_ns"] - received["sent_ns"]) / 1e6
-        assert (age_ms > POLL_MS / 4) == waits, cell["id"]
-        assert age_ms < 0.9 * POLL_MS, cell["id"]
+        ages_ms = (received["received_ns"] - received["sent_ns"]) / 1e6
+        if waits:
+            assert np.median(ages_ms) > POLL_MS / 4, cell["id"]
+        # On a busy machine some take longer.
+        assert np.percentile(ages_ms, 25) < POLL_MS * (0.75 if waits else 0.25), cell["id"]
 
 
 @pytest.mark.parametrize("subject", ["raw-modbus", "raw-s7", "raw-uadp"])

@@ -1,24 +1,36 @@
 """The listening side of a subject speaks its protocol: clients without twinlink are answered."""
 
+import queue
+import shutil
+import socket
 import struct
+import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import pytest
+import zenoh
+import zmq
 from asyncua import ua
+from asyncua.common.utils import Buffer
+from asyncua.pubsub import uadp
 from asyncua.sync import Client as OpcuaClient
+from paho.mqtt.client import Client as MqttClient
+from paho.mqtt.enums import CallbackAPIVersion
 from pymodbus.client import ModbusTcpClient
 from snap7.client import Client
 from websockets.sync.client import connect
 
-from twinlink.measure.channels import Channel, channel
+from twinlink.measure.channels import PORTS, Channel, channel
 from twinlink.measure.channels.base import TRAFFIC
 from twinlink.measure.channels.mailbox import HEAD
 from twinlink.measure.row_buffer import ReceivedRows
 from twinlink.process.ports import free_ports
-from twinlink.protocol.frames import Kind, frame, parse_ack
-from twinlink.testing import wait_until
+from twinlink.protocol.frames import ACK_ONE, Kind, frame, parse_ack
+from twinlink.testing import patience, wait_until
 from twinlink.transports import Endpoint
 
 EPOCH, SEQUENCE, PAYLOAD = 7, 3, b"state of a PLC"
@@ -27,7 +39,7 @@ EPOCH, SEQUENCE, PAYLOAD = 7, 3, b"state of a PLC"
 @contextmanager
 def reflecting(subject: str) -> Iterator[tuple[Endpoint, Channel]]:
     """The Digital Twin's side of a subject, answering messages."""
-    endpoint = Endpoint("127.0.0.1", free_ports(1))
+    endpoint = Endpoint("127.0.0.1", free_ports(PORTS))
     own = channel(subject, endpoint, True, "digital-twin")
     own.open()
     try:
@@ -46,6 +58,88 @@ def message() -> bytes:
 def is_answer(octets: bytes) -> bool:
     epoch, _, records = parse_ack(octets)
     return epoch == EPOCH and [record[0] for record in records] == [SEQUENCE]
+
+
+def answered(send: Callable[[], Any], receive: Callable[[], bytes | None]) -> bool:
+    """Whether a message is answered; it is sent until then, as subscriptions take effect at some time."""
+    end = time.monotonic() + patience()
+    while time.monotonic() < end:
+        send()
+        octets = receive()
+        if octets is not None:
+            return is_answer(octets)
+    return False
+
+
+def test_tcp() -> None:
+    with reflecting("raw-tcp") as (endpoint, _), socket.create_connection((endpoint.host, endpoint.port)) as client:
+        client.settimeout(patience())
+        client.sendall(message())
+        assert is_answer(client.recv(ACK_ONE.size, socket.MSG_WAITALL))
+
+
+def test_zeromq() -> None:
+    with reflecting("raw-zeromq") as (endpoint, _), zmq.Context() as context:
+        sub, pub = context.socket(zmq.SUB), context.socket(zmq.PUB)
+        sub.subscribe("ack/")
+        sub.connect(f"tcp://{endpoint.host}:{endpoint.port}")
+        pub.connect(f"tcp://{endpoint.host}:{endpoint.port + 1}")
+        try:
+            assert answered(
+                lambda: pub.send_multipart([TRAFFIC, message()]),
+                lambda: sub.recv_multipart()[1] if sub.poll(50) else None,
+            )
+        finally:
+            context.destroy(linger=0)
+
+
+def test_zenoh() -> None:
+    config = zenoh.Config()
+    config.insert_json5("scouting/multicast/enabled", "false")
+    with reflecting("raw-zenoh") as (endpoint, _):
+        config.insert_json5("connect/endpoints", f'["tcp/{endpoint.host}:{endpoint.port}"]')
+        answers = queue.Queue[bytes]()
+        with zenoh.open(config) as session:
+            session.declare_subscriber("ack/*", lambda sample: answers.put(sample.payload.to_bytes()))
+            assert answered(lambda: session.put(TRAFFIC.decode(), message()), lambda: taken(answers))
+
+
+def taken(answers: "queue.Queue[bytes]") -> bytes | None:
+    try:
+        return answers.get(timeout=0.05)
+    except queue.Empty:
+        return None
+
+
+def test_mqtt() -> None:
+    answers = queue.Queue[bytes]()
+    client = MqttClient(CallbackAPIVersion.VERSION2)
+    client.on_message = lambda _client, _data, message: answers.put(bytes(message.payload))
+    with reflecting("raw-mqtt-qos2") as (endpoint, _):
+        client.connect(endpoint.host, endpoint.port)
+        client.subscribe("ack/sweep/dt", 2)
+        client.loop_start()
+        try:
+            assert answered(lambda: client.publish("traffic/sweep/rw", message(), 2), lambda: taken(answers))
+        finally:
+            client.disconnect()
+            client.loop_stop()
+
+
+def test_uadp() -> None:
+    """asyncua's codec at the other end."""
+    sent = uadp.UadpNetworkMessage(
+        Header=uadp.UadpHeader(PublisherId=ua.UInt16(1)),
+        DataSetPayloadHeader=[ua.UInt16(1)],
+        Payload=[uadp.UadpDataSetVariant(Data=[ua.Variant(message(), ua.VariantType.ByteString)])],
+    )
+    with reflecting("raw-uadp") as (endpoint, _), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(patience())
+        client.sendto(sent.to_binary(), (endpoint.host, endpoint.port))
+        got: Any = uadp.UadpNetworkMessage.from_binary(Buffer(client.recv(2000)))
+        assert got.Header.PublisherId == 2
+        (field,) = got.Payload[0].Data
+        assert is_answer(field.Value)
 
 
 def test_websocket() -> None:
@@ -78,6 +172,23 @@ def test_http() -> None:
         with urllib.request.urlopen(address, timeout=10) as response:
             assert response.read()[-len(PAYLOAD) :] == PAYLOAD
             assert response.headers["Waiting"] == "1"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl() -> None:
+    with reflecting("raw-http") as (endpoint, own):
+        address = f"http://{endpoint.host}:{endpoint.port}/traffic/sweep"
+        assert is_answer(curl(address, "--data-binary", "@-", sent=message()))
+        for _ in range(2):
+            own.put(TRAFFIC, message())  # type: ignore[attr-defined]
+        head, _, body = curl(address, "--include").partition(b"\r\n\r\n")
+        assert b"\r\nWaiting: 1\r\n" in head
+        assert body[-len(PAYLOAD) :] == PAYLOAD
+
+
+def curl(address: str, *options: str, sent: bytes | None = None) -> bytes:
+    command = ["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", *options, address]
+    return subprocess.run(command, input=sent, capture_output=True, check=True, timeout=patience()).stdout
 
 
 def test_modbus() -> None:

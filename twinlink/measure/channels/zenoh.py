@@ -14,6 +14,10 @@ from ...transports.zenoh_config import ZenohOptions
 from ...transports.zenoh_locators import Locators
 from .base import TICK_S, TRAFFIC, RawChannel
 
+# A link opens its session anew, with more time, where four round trips take longer than the default of 120 ms.  This
+# session is opened once, so it has the longest time that a link tries: enough for round trips of 900 ms.
+OPTIONS = ZenohOptions(open_timeout_ms=3600)
+
 
 class ZenohChannel(RawChannel):
     """With ``tuned``, the configuration of twinlink's transport; otherwise Zenoh's defaults.
@@ -29,7 +33,7 @@ class ZenohChannel(RawChannel):
         self._closing = threading.Event()
         if self._tuned:
             os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
-            transport = ZenohTransport(self.endpoint, self.listening, MAX_PAYLOAD + HEADER_OCTETS, ZenohOptions())
+            transport = ZenohTransport(self.endpoint, self.listening, MAX_PAYLOAD + HEADER_OCTETS, OPTIONS)
             config = transport.config()
         else:
             config = _default(self.endpoint, self.listening)
@@ -58,7 +62,7 @@ class ZenohChannel(RawChannel):
         """The explicit part of the session's configuration."""
         if not self._tuned:
             return {"tuned": False, "shared_memory": False}
-        return {"tuned": True, **vars(ZenohOptions())}
+        return {"tuned": True, **vars(OPTIONS)}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Publish."""
