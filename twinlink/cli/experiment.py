@@ -54,20 +54,28 @@ def run(given: argparse.Namespace) -> int:
         return _list(given)
     experiment = description.load(given.name)
     setting = measuring.check(experiment, given.setting)
-    _check_hub(given, experiment.kind)
+    _check_hub(given, experiment)
     folder: Path = given.out or Path(f"{given.name}-{datetime.datetime.now():%Y%m%d-%H%M%S}")
     if folder.exists() and any(folder.iterdir()):
         raise ConfigurationError(f"{folder} is not empty: give another --out, or remove it")
     return _measure(given, experiment, folder, setting)
 
 
-def _check_hub(given: argparse.Namespace, kind: str) -> None:
+def _check_hub(given: argparse.Namespace, experiment: "Experiment") -> None:
+    from twinlink.measure.experiments import node_red
+
     if given.hub == HUBS[0]:
+        if given.node_red is not None:
+            raise ConfigurationError("--node-red is for --hub node-red")
         return
-    if kind != "hub":
+    if experiment.kind != "hub":
         raise ConfigurationError(f"--hub is for the hub-* experiments; {given.name} has no hub")
     if given.node_red is None:
         raise ConfigurationError("--hub node-red needs --node-red DIR, the folder in which npm has installed it")
+    if not any(map(node_red.carries, experiment.parts)):
+        protocols = " and ".join(node_red.FLOWS)
+        raise ConfigurationError(f"{given.name} has no part for --hub node-red, which carries {protocols} only")
+    node_red.find(given.node_red)
 
 
 def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, setting: str) -> int:

@@ -20,7 +20,7 @@ from ..namespaces import ADDRESSES
 from ..setting import Setting
 from .description import Case
 from .measuring import Run, address, port, prefix
-from .node_red import FLOWS, NodeRed
+from .node_red import FLOWS, NodeRed, carries
 from .outcome import FAILED, LEFT_OUT, Row, failed, of_values, spread, write_records
 from .program import Program, ProgramFailed
 from .usage_series import Series
@@ -37,7 +37,7 @@ def measure(run: Run) -> list[Row]:
         if run.stopped():
             break
         run.step(run.experiment.case(part["case"]), number / len(parts), None)
-        if run.node_red is not None and not (part["hub"] and part["protocol"] in FLOWS):
+        if run.node_red is not None and not carries(part):
             told = f"with Node-RED only {' and '.join(FLOWS)} are measured, through the hub"
             rows.append(Row(dict(part["case"]), status=LEFT_OUT, reason=told))
             continue

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,23 @@ SETTINGS = """module.exports = {{
   logging: {{ console: {{ level: "info", metrics: false, audit: false }} }},
 }};
 """
+
+
+def find(folder: Path) -> str:
+    """The program that runs Node-RED.  Raises ProgramFailed: it, or Node-RED in ``folder``, is not installed."""
+    missing = [str(folder / name) for name in (PROGRAM, S7_NODES) if not (folder / name).exists()]
+    node = shutil.which("node")
+    if missing or node is None:
+        raise ProgramFailed(
+            f"Node-RED is not there: {', '.join(missing) or 'no program node'}; "
+            "docs/experiments.md says how to install it"
+        )
+    return node
+
+
+def carries(part: Mapping[str, Any]) -> bool:
+    """Whether it can be the hub of a part of an experiment."""
+    return bool(part["hub"]) and part["protocol"] in FLOWS
 
 
 class NodeRed:
@@ -43,12 +60,7 @@ class NodeRed:
     """
 
     def __init__(self, folder: Path, given: dict[str, Any], prefix: Sequence[str] = ()) -> None:
-        missing = [str(folder / name) for name in (PROGRAM, S7_NODES) if not (folder / name).exists()]
-        node = shutil.which("node")
-        if missing or node is None:
-            raise ProgramFailed(
-                f"Node-RED is not there: {', '.join(missing) or 'no program node'}; docs/experiments.md"
-            )
+        node = find(folder)
         self._files = tempfile.TemporaryDirectory(prefix="twinlink-node-red-")
         files = Path(self._files.name)
         (files / "flow.json").write_text(json.dumps(flow(given)))
