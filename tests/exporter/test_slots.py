@@ -149,6 +149,8 @@ def test_a_block_goes_over_the_second_subscription(
     assert result.e3.sequence_id == 1
     # On a busy machine, the answer is that of 250 ms without an acknowledgement, by the time of sending.
     assert result.e3.received_ns <= result.e3.sent_ns <= (result.e3.acknowledged_ns or result.time_ns) == result.time_ns
+    exporter.wait_for("block-installed")
+    assert exporter.events("block-installed")[0]["e3"]["sequence_id"] == 1
     wait_until(lambda: gnb.events("control"))
     exporter.stop()
     wait_until(lambda: len(gnb.events("control")) > 1)

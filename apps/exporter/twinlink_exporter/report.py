@@ -70,6 +70,7 @@ def outcome(journal: Journal, outcome: Outcome) -> None:
             received_ns=outcome.received_ns,
             installed_ns=result.time_ns,
             reason=outcome.cause,
+            e3=asdict(result.e3) if result.e3 else None,
         )
     elif result.status == "cleared":
         journal.event(

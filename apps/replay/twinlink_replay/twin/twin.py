@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -278,6 +279,7 @@ class Twin:
             installed_ns=result.time_ns,
             received_ns=message.received_ns,
             reason=result.reason,
+            e3=asdict(result.e3) if result.e3 else None,
         )
 
     def sensing(self, message: twinlink.Message) -> None:
