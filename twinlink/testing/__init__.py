@@ -9,7 +9,8 @@ A transport's own test is a class with a name and, where needed, a few attribute
         driver = "my_driver"         # the module that may be missing, reported as TransportMissing
 
 Run it with pytest.  ``pytest.register_assert_rewrite("twinlink.testing")`` in a conftest.py, before the import, makes
-a failed assertion show its values.  With ``identities = True`` every node has an identity.  docs/adding-a-transport.md says what a transport must do:
+a failed assertion show its values.  With ``identities = True`` every node has an identity.
+docs/adding-a-transport.md says what a transport must do:
 
 | class      | what it tests                                                                                   |
 |------------|------------------------------------------------------------------------------------------------|
