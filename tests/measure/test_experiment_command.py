@@ -24,11 +24,15 @@ def test_the_list_names_all_seventeen() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["pubsub-bridge"], 2, "experiment pubsub-bridge is not run here: its queueing disciplines"),
+        (["pubsub-bridge", "--setting", "netns"], 3, "experiment pubsub-bridge runs in a virtual machine"),
         (["octets", "--setting", "loopback"], 3, "needs two network namespaces, and so root"),
         (["octets", "--hub", "node-red"], 3, "--hub is for the hub-* experiments; octets has no hub"),
         (["hub-resources", "--hub", "node-red"], 3, "--hub node-red needs --node-red DIR"),
-        (["hub-resources", "--hub", "node-red", "--node-red", "no-such-folder"], 2, "Node-RED is not there: no-such-folder"),
+        (
+            ["hub-resources", "--hub", "node-red", "--node-red", "no-such-folder"],
+            2,
+            "Node-RED is not there: no-such-folder",
+        ),
         (["hub-direct", "--hub", "node-red", "--node-red", "x"], 3, "hub-direct has no part for --hub node-red"),
         (["hub-direct", "--node-red", "x"], 3, "--node-red is for --hub node-red"),
         (["octet"], 3, "`twinlink experiment list` names all"),

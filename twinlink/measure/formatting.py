@@ -18,6 +18,7 @@ SETTINGS = {
     "netns": "two network namespaces of one host",
     "hosts": "two hosts",
 }
+EXPERIMENT_SETTINGS = {**SETTINGS, "guest": "two network namespaces of a virtual machine"}
 
 
 @dataclass(frozen=True, slots=True)

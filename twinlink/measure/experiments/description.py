@@ -130,6 +130,7 @@ class Experiment:
         kind: the module of this package that measures it; empty if it is not run here.
         not_run: why it is not run here; empty if it is.
         needs_root: whether it needs network namespaces.
+        guest: whether it runs in a virtual machine (twinlink/measure/guest).
         modules, programs: Python modules and programs that it needs beside those of a report.
         what: what is measured, in a few sentences.
         counts, table, published, orderings, analysis: see their classes.
@@ -145,6 +146,7 @@ class Experiment:
     kind: str = ""
     not_run: str = ""
     needs_root: bool = False
+    guest: bool = False
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     counts: Counts | None = None

@@ -23,6 +23,7 @@ from .program import INSTALL
 
 REPORT_MODULES = ("jsonschema", "matplotlib")  # beside scipy, which this package imports
 _ports = itertools.cycle(range(7800, 8800))  # in a namespace of its own every port is free
+GUEST = "guest"
 Say = Callable[[str], None]
 Step = Callable[[str, float, float | None], None]
 
@@ -34,7 +35,7 @@ class Run:
     Attributes:
         experiment: its data file.
         folder: where raw records go.
-        setting: `netns` or `loopback`.
+        setting: `netns`, `loopback` or `GUEST`.
         counts: how often, as the data file says for this run.
         node_red: the folder of a Node-RED that is the hub; None for our own hub.
         step: shows what is being measured, the share that is done, and the seconds left if known.
@@ -86,7 +87,9 @@ def check(experiment: Experiment, setting: str | None) -> str:
     """
     if experiment.not_run:
         raise TwinlinkError(f"experiment {experiment.name} is not run here: {experiment.not_run}")
-    chosen = setting or default()
+    if experiment.guest and setting:
+        raise ConfigurationError(f"experiment {experiment.name} runs in a virtual machine: leave --setting out")
+    chosen = GUEST if experiment.guest else setting or default()
     if experiment.needs_root and chosen != "netns":
         raise ConfigurationError(
             f"experiment {experiment.name} needs two network namespaces, and so root: run it with sudo, "

@@ -1,11 +1,12 @@
 """A process inside the guest: measures cyclic PubSub over queueing disciplines, one part after the other.
 
 Arguments: ``plan``: a file with ``parts`` as in the data file, ``cycles``, ``bridged``, and ``cyclictest``, the command
-that starts it or None; ``out``: the folder for `LATENCY`, a sentence, and the results, ``NUMBER.json``.  It prints the
+that starts it or None; ``out``: the folder for `FACTS` about the guest and the results, ``NUMBER.json``.  It prints the
 number of each part that begins.
 """
 
 import json
+import platform
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from .program import Program, arguments, say
 from .pubsub_node import AT_ONCE, GATE, TXTIME, message_octets
 from .qdisc import CBS, ETF, PRIORITY, TAPRIO, Qdisc
 
-LATENCY = "latency.txt"
+FACTS = "facts.json"  # kernel, and a sentence about scheduling latency
 START_S = 0.5  # from the moment when both nodes are ready to the first cycle, at least
 WITHIN_S = 60.0  # on an emulated processor, beyond what the cycles take
 READY_S = 240.0  # until Python has started there
@@ -90,7 +91,8 @@ def main() -> None:
     """Measure all parts."""
     given = arguments()
     plan, out = json.loads(Path(given["plan"]).read_text()), Path(given["out"])
-    _write(out / LATENCY, scheduling_latency(plan["cycles"], plan["cyclictest"]))
+    latency = scheduling_latency(plan["cycles"], plan["cyclictest"])
+    _write(out / FACTS, json.dumps({"kernel": platform.release(), "latency": latency}))
     with Network(plan["bridged"]) as network, ExitStack() as stack:
         nodes = Nodes(network, stack)
         for number, part in enumerate(plan["parts"]):

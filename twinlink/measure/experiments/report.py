@@ -94,9 +94,10 @@ def measured(found: Mapping[str, Any]) -> str:
     system = found["system"]
     state = "" if found["complete"] else " Broken off: what was measured until then is shown."
     busy = load.warning(found["load"])
+    where = formatting.EXPERIMENT_SETTINGS[found["setting"]]
     return (
-        f"Measured {formatting.date(found['started_ns'])}, {formatting.SETTINGS[found['setting']]}, {system['cpus']} "
-        f"processors ({system['cpu_model']}), Linux {system['kernel']}, Python {system['python']}.{state}"
+        f"Measured {formatting.date(found['started_ns'])}, {where}, {system['cpus']} processors "
+        f"({system['cpu_model']}), Linux {system['kernel']}, Python {system['python']}.{state}"
         + (f" {busy}" if busy else "")
     )
 
