@@ -42,7 +42,8 @@ class PeerManager:
         up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
         senders: by flow.
         budgets: by priority, what its flows may have in flight.
-        has_urgent: whether there is a flow, of this side or a peer, that bulk data is not to delay.
+        sends_urgent: whether this side has a flow that bulk data is not to delay.
+        receives_urgent: whether a peer may have one, so that bulk data is not to delay its acks for long.
         hello_due: a hello is to be sent now.
         alone: no peer is heard or suspended: only plain subscribers may hear what is sent.
     """
@@ -68,7 +69,7 @@ class PeerManager:
             "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
             "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
         }
-        self.has_urgent = False
+        self.sends_urgent = self.receives_urgent = False
         self._context = context
         self._path = path
         self._node = node
@@ -96,7 +97,7 @@ class PeerManager:
                     sender.on_peer_up(epoch, known.repairs, known.max_payload)
             sender.max_payload = self._longest_payload()
             self.senders[sender.flow] = sender
-            self.has_urgent |= sender.priority == "high"
+            self.sends_urgent |= sender.priority == "high"
 
     # What is known of a session
 

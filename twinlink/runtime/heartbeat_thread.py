@@ -11,7 +11,12 @@ from collections.abc import Callable
 
 from ..process.wakeup import Wakeup
 from ..protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS
-from ..protocol.send.congestion import MIN_IN_FLIGHT_OCTETS, DeliveryRateEstimator
+from ..protocol.send.congestion import (
+    MAX_ACK_QUEUEING_NS,
+    MAX_QUEUEING_NS,
+    MIN_IN_FLIGHT_OCTETS,
+    DeliveryRateEstimator,
+)
 from ..protocol.send.queue import BUNDLE_OCTETS
 from ..transports import Transport
 from .driver import SessionDriver
@@ -68,14 +73,16 @@ class HeartbeatThread:
         inline, unfragmented = transport.direct_octets, transport.whole_octets
         for priority, budget in peer_manager.budgets.items():
             budget.frame_limit = transport.frame_limit
-            beside_urgent = peer_manager.has_urgent and priority == "normal"
+            beside_urgent = peer_manager.sends_urgent and priority == "normal"
+            beside_acks = peer_manager.receives_urgent and priority == "normal"
             sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
+            queueing_ns = MAX_ACK_QUEUEING_NS if beside_acks else MAX_QUEUEING_NS
             octets = (
                 MIN_IN_FLIGHT_OCTETS + delivery_rate.bdp_octets(rtt_ns)
                 if beside_urgent
-                else delivery_rate.limit_octets(inline, rtt_ns)
+                else delivery_rate.limit_octets(inline, rtt_ns, queueing_ns)
             )
-            divides = beside_urgent or sharing > 1 or delivery_rate.is_slow(unfragmented)
+            divides = beside_urgent or beside_acks or sharing > 1 or delivery_rate.is_slow(unfragmented)
             budget.divide(octets, inline, BUNDLE_OCTETS if divides else unfragmented, max(1, sharing), now)
 
     def _wait(self, due_mono_ns: int) -> None:

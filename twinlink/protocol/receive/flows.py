@@ -52,7 +52,7 @@ class FlowTable:
         receive_flow = self.flows.get(name)
         if receive_flow is None:
             receive_flow = self.flows.setdefault(name, ReceiveFlow(name))  # another thread may be quicker
-            self._peer_manager.has_urgent |= name == URGENT_FLOW
+            self._peer_manager.receives_urgent |= name == URGENT_FLOW
             self.by_topic.setdefault(f"traffic/{name}".encode(), (receive_flow, f"ack/{name}".encode()))
         return receive_flow
 

@@ -12,6 +12,9 @@ MIN_FRAGMENT_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 GIGABIT = 0.125  # octets a nanosecond: faster ones need no more than this in flight
 MIN_IN_FLIGHT_OCTETS = 192 * 1024  # in flight whatever the path: 1.6 ms of a gigabit, and a few fragments or bundles
 MAX_QUEUEING_NS = 100_000_000  # so long may a hello wait behind what is in flight
+# So long may the ack of an urgent message.  With less, the path runs dry while a busy peer answers late: another thread
+# of it may run for 5 ms, CPython's switch interval.
+MAX_ACK_QUEUEING_NS = 10_000_000
 MAX_BDP_OCTETS = 4 * 1024 * 1024  # what TCP keeps by default
 MAX_RTT_NS = 300_000_000  # round trip; what seems longer is the time that a long message takes by itself
 INITIAL_RATE = MIN_IN_FLIGHT_OCTETS / MAX_QUEUEING_NS  # what a path is taken for of which nothing is known
@@ -136,9 +139,12 @@ class DeliveryRateEstimator:
         """Whether so many octets may take the path longer than a hello should wait."""
         return self._rate * MAX_QUEUEING_NS < most
 
-    def limit_octets(self, most: int, rtt_ns: int) -> int:
-        """What may be in flight on a path of this round trip: what it holds, and at most ``most`` that wait for it."""
-        return max(MIN_IN_FLIGHT_OCTETS, min(most, int(self._rate * MAX_QUEUEING_NS)) + self.bdp_octets(rtt_ns))
+    def limit_octets(self, most: int, rtt_ns: int, queueing_ns: int = MAX_QUEUEING_NS) -> int:
+        """What may be in flight on a path of this round trip: what it holds, and what waits for it.
+
+        That is at most ``most`` octets, and what the path takes in ``queueing_ns``.
+        """
+        return max(MIN_IN_FLIGHT_OCTETS, min(most, int(self._rate * queueing_ns)) + self.bdp_octets(rtt_ns))
 
     def bdp_octets(self, rtt_ns: int) -> int:
         """What a path of this round trip holds while it is kept full."""
