@@ -80,11 +80,12 @@ class Program:
         """
         deadline = time.monotonic() + within_s
         while True:
+            if stopped():  # also where lines come all the time
+                self._process.kill()  # it may not end by itself, and nothing waits for it
+                raise ProgramFailed("the end was requested")
             try:
                 told = self._lines.get(timeout=LOOK_S)
             except queue.Empty:
-                if stopped():
-                    raise ProgramFailed("the end was asked for") from None
                 if time.monotonic() > deadline:
                     raise ProgramFailed(f"{self._name} said nothing within {within_s:g} s") from None
                 continue
