@@ -4,6 +4,7 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import zenoh
@@ -21,31 +22,39 @@ from twinlink.testing import wait_until
 from twinlink.transports.zenoh_identity import TLS, ZenohIdentity
 from twinlink.transports.zenoh_inbox import SEAL
 
+NAMESPACES = ("twinlink/cell-7", "twinlink/cell-8")
+
 
 class Spy:
     """A program of a trusted node that speaks Zenoh itself, with the keys that it was given.
 
     Args:
-        endpoint: of the listener.
-        node: the spy; it trusts the listener.
+        endpoint: of the listener, or a router.
+        node: the spy; it trusts the listener or router.
         pair: another certificate than its own, and its key.
+        mode: "client" of a router.
     """
 
-    def __init__(self, endpoint: str, node: Node, pair: tuple[Path, Path] | None = None) -> None:
-        identity = ZenohIdentity(WatchedIdentity(node.identity), False, "")
+    def __init__(
+        self, endpoint: str, node: Node, pair: tuple[Path, Path] | None = None, mode: Literal["peer", "client"] = "peer"
+    ) -> None:
+        identity = ZenohIdentity(WatchedIdentity(node.identity), "connector" if mode == "peer" else "client", "")
         identity.pin()
         settings = identity.settings()
         del settings["access_control"]
         certificate, key = pair or (node.identity.certificate_file, node.identity.private_key_file)
         settings |= {TLS + "connect_certificate": str(certificate), TLS + "connect_private_key": str(key)}
-        settings |= {"mode": "peer", "scouting/multicast/enabled": False, "listen/endpoints": []}
+        settings |= {"mode": mode, "scouting/multicast/enabled": False, "listen/endpoints": []}
         config = zenoh.Config()
         for name, value in {**settings, "connect/endpoints": [endpoint.replace("tcp/", "tls/")]}.items():
             config.insert_json5(name, json.dumps(value))
         self.heard: list[str] = []
         self.session = zenoh.open(config)
-        self.subscriber = self.session.declare_subscriber("**", lambda sample: self.heard.append(str(sample.key_expr)))
-        wait_until(self.session.info.peers_zid)
+        self.subscribers = [
+            self.session.declare_subscriber(keys, lambda sample: self.heard.append(str(sample.key_expr)))
+            for keys in ("**", *((f"{namespace}/*/*/*" for namespace in NAMESPACES) if mode == "client" else ()))
+        ]
+        wait_until(lambda: self.session.info.peers_zid() or self.session.info.routers_zid())
 
     def put(self, name: str, topic: str, epoch_of: str, kind: Kind, body: bytes) -> None:
         """Frames below a name, which say to be of a session of that node."""
@@ -132,5 +141,3 @@ def test_what_would_not_be_protected_is_refused(endpoint: str, tmp_path: Path) -
     twin, _ = make_pair(tmp_path)
     with pytest.raises(twinlink.ConfigurationError, match="shares no memory"):
         twinlink.open("zenoh", listen=endpoint, identity=twin.folder, shared_memory=True)
-    with pytest.raises(twinlink.ConfigurationError, match="takes no identity"):
-        twinlink.open("zenoh", connect=endpoint, identity=twin.folder, mode="client", namespace="a")

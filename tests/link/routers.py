@@ -4,20 +4,23 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from twinlink.testing import free_endpoint
 from twinlink.testing.base import patience
 
 ROUTER = """
 import json, sys, zenoh
-config = zenoh.Config()
-for key, value in {
+written = sys.argv[1].endswith(".json5")
+config = zenoh.Config.from_file(sys.argv[1]) if written else zenoh.Config()
+settings = {
     "mode": "router",
     "listen/endpoints": [sys.argv[1]],
     "connect/endpoints": sys.argv[2:],
     "scouting/multicast/enabled": False,
     "scouting/gossip/enabled": False,
-}.items():
+}
+for key, value in () if written else settings.items():
     config.insert_json5(key, json.dumps(value))
 with zenoh.open(config):
     print("ready", flush=True)
@@ -32,15 +35,17 @@ class Router:
         endpoint: where it listens.
     """
 
-    def __init__(self, *upstream: "Router") -> None:
-        """``upstream``: routers that it connects to."""
-        self.endpoint = free_endpoint(1)
-        self._upstream = [router.endpoint for router in upstream]
+    def __init__(self, *upstream: "Router", endpoint: str | None = None, configuration: Path | None = None) -> None:
+        """``upstream``: routers that it connects to; or ``configuration``: a file for zenohd, with its endpoint."""
+        self.endpoint = endpoint or free_endpoint(1)
+        self._arguments = (
+            [str(configuration)] if configuration else [self.endpoint, *(one.endpoint for one in upstream)]
+        )
         self.start()
 
     def start(self) -> None:
         """Start it, again if need be; returns when it listens."""
-        command = [sys.executable, "-c", ROUTER, self.endpoint, *self._upstream]
+        command = [sys.executable, "-c", ROUTER, *self._arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n", "the router did not start"

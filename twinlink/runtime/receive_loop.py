@@ -96,7 +96,7 @@ class ReceiveLoop:
     def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         """What comes while no peer is up.  A connector probes meanwhile whether the other side comes into reach."""
         receive, port_probe, timeout_s = self._transport.receive, self._port_probe, min(timeout_s, SEARCH_S)
-        if port_probe is None:
+        if port_probe is None or not self._transport.scouts:
             return receive(timeout_s)
         fast = _monotonic_ns() < self._fast_hello_until_ns
         received = receive(0 if not port_probe.reachable else FAST_HELLO_S if fast else timeout_s)

@@ -85,7 +85,7 @@ class Transport(ABC):
     gives_up_ns: int = 0  # `send` may block for so long after a peer fell silent: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame that it carries well on its own
     via: Endpoint | None = None  # where a connector reaches a proxy, in place of the listener
-    scouts: bool = False  # whether the link probes the listener's port, see `reached`
+    scouts: bool = False  # whether the link probes the listener's port, see `reached`; may change while it is open
     epoch: int | None = None  # of the link that opens it, set before
     admits_only_trusted: bool = False  # whether a listener refuses peers without a certificate that it trusts
     takes_identity: ClassVar[bool] = False  # whether it can authenticate its peers

@@ -1,6 +1,6 @@
 """For a person: which of two sides refuses the other's identity, and the command that repairs it.
 
-``where`` is the listener, as in "the listener at 10.0.0.5 port 7447".
+``where`` is the listener, as in "the listener at 10.0.0.5 port 7447", or a router.
 """
 
 from pathlib import Path
@@ -11,31 +11,44 @@ if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity
 
 
-def refused_there(where: str, own: "Identity") -> str:
-    """The listener does not trust this side's key."""
+def refused_there(where: str, own: "Identity", router: bool = False) -> str:
+    """The other side does not trust this side's key."""
+    if own.authority:
+        return (
+            f"{where} refuses the certificate of this side, {own.name} ({own.fingerprint}, expires "
+            f"{own.expiry:%Y-%m-%d}): ca.crt there must be of the authority that has issued it; then run there "
+            f"`twinlink key trust --as {own.name} --role ROLE --identity DIR`"
+        )
     return (
         f"{where} refuses the key of this side, {own.name} ({own.fingerprint}, expires {own.expiry:%Y-%m-%d}): run "
         f"there `twinlink key trust LINE --as {own.name} --role {own.role} --identity DIR` with the line that "
         f"`twinlink key show --identity {own.folder}` prints here; if the key was revoked or has expired, run "
         f"`twinlink key rotate --identity {own.folder}` here before"
+        f"{'. Afterwards, run `twinlink key router` there, and start zenohd anew' if router else ''}"
     )
 
 
-def refused_here(where: str, watched: "WatchedIdentity") -> str:
-    """This side does not trust the listener's key."""
-    folder, names = watched.identity.folder, ", ".join(sorted(watched.names))
+def refused_here(where: str, watched: "WatchedIdentity", router: bool = False) -> str:
+    """This side does not trust the other side's key."""
+    folder, trusted = watched.identity.folder, watched.routers if router else (*watched.valid, *watched.brokers)
+    names = ", ".join(sorted({key.name for key in trusted} | set(watched.issued)))
+    if watched.identity.authority:
+        return (
+            f"this side refuses {where}, which has another certificate than those trusted here (of {names}): if it is "
+            f"a peer, its certificate must be of the authority in {folder}/ca.crt; then run `twinlink key trust --as "
+            f"NAME --role ROLE --identity {folder}` here"
+        )
     return (
-        f"this side refuses {where}, which has another key than those trusted here (of {names}): if it is a peer, run "
-        f"`twinlink key trust LINE --as NAME --identity {folder}` here with the line that `twinlink key show` prints "
-        "there"
+        f"this side refuses {where}, which has another key than those trusted here (of {names}): if it is "
+        f"{'yours' if router else 'a peer'}, run `twinlink key trust LINE --as NAME --identity {folder}` here with the "
+        "line that `twinlink key show` prints there"
     )
 
 
-def none_there(where: str) -> str:
-    """The listener has no identity."""
-    return (
-        f"this side refuses {where}, which has no identity: give it one there, with `twinlink key new` and --identity"
-    )
+def none_there(where: str, router: bool = False) -> str:
+    """The other side has no identity."""
+    means = "`twinlink key router`" if router else "--identity"
+    return f"this side refuses {where}, which has no identity: give it one there, with `twinlink key new` and {means}"
 
 
 def none_here(where: str) -> str:
@@ -46,6 +59,9 @@ def none_here(where: str) -> str:
     )
 
 
-def none_trusted(folder: Path) -> str:
-    """This side trusts no peer."""
-    return f"no key of a peer is trusted in {folder}: run `twinlink key trust LINE --as NAME --identity {folder}`"
+def none_trusted(folder: Path, router: bool = False) -> str:
+    """This side trusts no peer, or no router."""
+    return (
+        f"no key of a {'router' if router else 'peer'} is trusted in {folder}: run `twinlink key trust LINE --as NAME "
+        f"--identity {folder}`{' with the line of the router' if router else ''}"
+    )

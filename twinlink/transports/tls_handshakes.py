@@ -1,4 +1,4 @@
-"""Why a connector over TLS meets no listener, as far as it is due to identities: drivers report little of it."""
+"""Why a connector over TLS meets no listener or router, as far as identities are the cause: drivers report little."""
 
 import threading
 import time
@@ -9,31 +9,40 @@ from .base import Endpoint
 from .tls_probe import Finding, Outcome, probe
 
 if TYPE_CHECKING:
+    from ..identity.trust_file import TrustedPeer
     from ..identity.watched import WatchedIdentity
 
 FIRST_S = 0.3  # without a connection; a handshake takes less, or the path is long
 AGAIN_S = 0.2  # after an answer that tells nothing, as when the end of a connection overtook its reason; then doubled
-AT_MOST_S = 2.0
+AT_MOST_S = 1.0  # in the first minute; a handshake that fails delays those of others at a Zenoh listener
+MINUTE_S = 60.0
+LATER_AT_MOST_S = 5.0
 
 
 class TlsHandshakes:
     """Of one connector; for the thread that receives.
 
     Args:
-        endpoint: of the listener.
+        endpoint: of the listener or router.
         watched: identity of this side; None: it has none.
+        router: whether that is a router.
 
     Attributes:
         problem: for a person; None: none is known.
         certificate: of a listener that both sides trust, though the driver has not connected; DER.
+        unreachable: whether the last handshake found nothing there.
+        is_busy: whether the listener took its connection, and had no time for it.
     """
 
-    def __init__(self, endpoint: Endpoint, watched: "WatchedIdentity | None") -> None:
+    def __init__(self, endpoint: Endpoint, watched: "WatchedIdentity | None", router: bool = False) -> None:
         self.problem: str | None = None
         self.certificate: bytes | None = None
+        self.unreachable = self.is_busy = False
         self._endpoint, self._watched = endpoint, watched
-        self._where = f"the listener at {endpoint.host} port {endpoint.port}"
+        self._router = router
+        self._where = f"the {'router' if router else 'listener'} at {endpoint.host} port {endpoint.port}"
         self._next_s: float | None = None
+        self._since_s = 0.0  # without a connection
         self._pause_s = AGAIN_S
         self._has_been = False  # connected
         self._version = watched.version if watched is not None else 0
@@ -45,21 +54,22 @@ class TlsHandshakes:
         self.certificate = None
         if connected:
             self.problem, self._next_s, self._has_been = None, None, True
+            self.unreachable = self.is_busy = False
             return
         if self._watched is None and self._has_been:
             return  # it takes nodes without an identity: nothing is to be found out
-        if self._watched is not None and not self._watched.valid:
-            self.problem = identity_advice.none_trusted(self._watched.identity.folder)
+        if self._watched is not None and not (self._trusted(self._watched) or self._watched.issued):
+            self.problem = identity_advice.none_trusted(self._watched.identity.folder, self._router)
             return
         now = time.monotonic()
         if self._watched is not None and self._watched.version != self._version:
             self._version = self._watched.version
             self._next_s, self._pause_s = now, AGAIN_S  # what was found before may be repaired
         if self._next_s is None:
-            self._next_s, self._pause_s = now + FIRST_S, AGAIN_S
+            self._since_s, self._next_s, self._pause_s = now, now + FIRST_S, AGAIN_S
         elif self._asking is not None and not self._asking.is_alive():
             self._asking, self._next_s = None, now + self._pause_s
-            self._pause_s = min(2 * self._pause_s, AT_MOST_S)
+            self._pause_s = min(2 * self._pause_s, AT_MOST_S if now - self._since_s < MINUTE_S else LATER_AT_MOST_S)
             self._take(self._finding)
         elif self._asking is None and now >= self._next_s:
             self._asking = threading.Thread(target=self._ask, name="twinlink-tls-probe", daemon=True)
@@ -68,25 +78,32 @@ class TlsHandshakes:
             except RuntimeError:  # no more threads, or the interpreter ends
                 self._asking, self._next_s = None, now + AT_MOST_S
 
+    def _trusted(self, watched: "WatchedIdentity") -> "tuple[TrustedPeer, ...]":
+        return watched.routers if self._router else (*watched.valid, *watched.brokers)
+
     def _ask(self) -> None:
-        trusted, pair = [], None
+        trusted, pair, roots, names = [], None, b"", frozenset[str]()
         if self._watched is not None:
             own = self._watched.identity
-            trusted = [peer.line.certificate for peer in self._watched.valid]
+            trusted = [key.line.certificate for key in self._trusted(self._watched)]
             pair = own.certificate_file, own.private_key_file
-        self._finding = probe(self._endpoint.host, self._endpoint.port, trusted, pair)
+            if own.authority:
+                roots = own.authority + b"".join(key.certificate_pem for key in self._trusted(self._watched))
+                names = frozenset(self._watched.issued)
+        self._finding = probe(self._endpoint.host, self._endpoint.port, trusted, pair, roots=roots, names=names)
 
     def _take(self, finding: Finding | None) -> None:
         outcome = finding.outcome if finding is not None else Outcome.UNKNOWN
+        self.unreachable, self.is_busy = outcome is Outcome.UNKNOWN, outcome is Outcome.SILENT
         if self._watched is None:
             tls = outcome in {Outcome.REFUSED_THERE, Outcome.REFUSED_HERE}
             self.problem = identity_advice.none_here(self._where) if tls else None
         elif outcome is Outcome.REFUSED_THERE:
-            self.problem = identity_advice.refused_there(self._where, self._watched.identity)
+            self.problem = identity_advice.refused_there(self._where, self._watched.identity, self._router)
         elif outcome is Outcome.REFUSED_HERE:
-            self.problem = identity_advice.refused_here(self._where, self._watched)
+            self.problem = identity_advice.refused_here(self._where, self._watched, self._router)
         elif outcome is Outcome.NO_TLS:
-            self.problem = identity_advice.none_there(self._where)
+            self.problem = identity_advice.none_there(self._where, self._router)
         else:
             self.problem = None
             self.certificate = finding.certificate if finding is not None else None

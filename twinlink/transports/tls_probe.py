@@ -3,10 +3,12 @@
 Drivers report nothing but that there is no connection.
 """
 
+import os
 import socket
 import ssl
 import struct
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -14,9 +16,15 @@ from typing import NamedTuple
 
 from ..process.resolver import connect
 
-WITHIN_S = 1.0
-ALERT_S = 0.1  # and four round trips: a listener that refuses a certificate of TLS 1.3 says so after the handshake
-ROUND_TRIPS = 8  # within which a listener of TLS has answered for certain
+WITHIN_S = 0.8  # a listener over Zenoh ends a connection after a second on which it has read nothing
+# A listener refuses a certificate of TLS 1.3 after the handshake, which may take a while.  One that accepts it sends
+# tickets at once (RFC 8446 section 4.6.1).
+ANSWER_S, LOOK_S = 0.8, 0.02
+ROUND_TRIPS = 8  # within which a listener without TLS has answered for certain
+# A plain Zenoh listener takes the beginning of a handshake for the length of a message, and waits for the rest of it.
+# What is no message ends the connection.  A listener of TLS that does not answer has others to answer before.
+REST, REST_S = bytes(4096), 0.2
+RECORDS = {b"\x15", b"\x16"}  # of TLS (RFC 8446 section 5.1): alert, handshake
 RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us
 
 
@@ -27,6 +35,7 @@ class Outcome(Enum):
     REFUSED_HERE = "the listener's certificate is not trusted here"
     REFUSED_THERE = "the listener refuses our certificate"
     NO_TLS = "the listener does not speak TLS"
+    SILENT = "the listener takes the connection, and does not answer"
     UNKNOWN = "no connection, or none that tells"
 
 
@@ -37,7 +46,15 @@ class Finding(NamedTuple):
     certificate: bytes | None = None
 
 
-def probe(host: str, port: int, trusted: Collection[bytes] = (), pair: tuple[Path, Path] | None = None) -> Finding:
+def probe(
+    host: str,
+    port: int,
+    trusted: Collection[bytes] = (),
+    pair: tuple[Path, Path] | None = None,
+    *,
+    roots: bytes = b"",
+    names: Collection[str] = (),
+) -> Finding:
     """Connect, within `WITHIN_S` or a little more.
 
     Args:
@@ -45,44 +62,80 @@ def probe(host: str, port: int, trusted: Collection[bytes] = (), pair: tuple[Pat
         port: of the listener.
         trusted: certificates of listeners, DER.
         pair: files of the own certificate and its private key.
+        roots: certificates, PEM, of which one must have issued the listener's, if it is not among them; empty: only
+            those in ``trusted`` count.
+        names: that a certificate which one of ``roots`` has issued must have.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # nothing is sent; and OpenSSL cannot tell two certificates of one name apart
     try:
+        if roots:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=roots.decode())
         if pair is not None:
             context.load_cert_chain(*pair)
         connection = connect(host, port, WITHIN_S)
     except OSError:  # of a file, too: that is reported elsewhere
         return Finding(Outcome.UNKNOWN)
     with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
-        return _handshake(secured, trusted)
+        return _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names)))
 
 
-def _handshake(connection: ssl.SSLSocket, trusted: Collection[bytes]) -> Finding:
+def _is_of(der: bytes, names: Collection[str]) -> bool:
+    """Whether a certificate that an authority has issued has one of these names."""
+    from ..identity import certificates  # needs a package that other links do without
+
+    found = certificates.issued(der)
+    return found is not None and not {found.name, *found.hosts}.isdisjoint(names)
+
+
+def _handshake(connection: ssl.SSLSocket, trusts: Callable[[bytes], bool]) -> Finding:
     try:
         try:
             connection.do_handshake()
         except (ssl.SSLEOFError, ConnectionResetError):  # a listener of TLS says why it ends a handshake
             return Finding(Outcome.NO_TLS)
         certificate = connection.getpeercert(binary_form=True)
-        if certificate not in trusted:
+        if certificate is None or not trusts(certificate):
             return Finding(Outcome.REFUSED_HERE)
-        connection.settimeout(ALERT_S + 4 * _rtt_s(connection))
-        with suppress(TimeoutError):
-            connection.recv(1)
+        _wait_for_answer(connection)
         return Finding(Outcome.MET, certificate)
+    except ssl.SSLCertVerificationError:
+        return Finding(Outcome.REFUSED_HERE)
     except ssl.SSLError as error:
         if "ALERT" in (error.reason or ""):
             return Finding(Outcome.REFUSED_THERE)
         return Finding(Outcome.NO_TLS if error.reason == "WRONG_VERSION_NUMBER" else Outcome.UNKNOWN)
     except TimeoutError:
-        with suppress(OSError):
-            if _rtt_s(connection) * ROUND_TRIPS < WITHIN_S:
-                return Finding(Outcome.NO_TLS)
+        return Finding(_of_a_silent(connection))
     except OSError:  # reset, or closed without a word
         pass
     return Finding(Outcome.UNKNOWN)
+
+
+def _wait_for_answer(connection: ssl.SSLSocket) -> None:
+    """Return when the listener has accepted our certificate, or probably has.  Raises ssl.SSLError: it has not."""
+    until = time.monotonic() + ANSWER_S + 4 * _rtt_s(connection)
+    connection.settimeout(LOOK_S)
+    while time.monotonic() < until and not (connection.session is not None and connection.session.has_ticket):
+        with suppress(TimeoutError):
+            connection.recv(1)
+            return
+
+
+def _of_a_silent(connection: ssl.SSLSocket) -> Outcome:
+    """What a listener is that has not answered."""
+    with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as beneath:
+        if _rtt_s(beneath) * ROUND_TRIPS > WITHIN_S:
+            return Outcome.UNKNOWN
+        beneath.settimeout(REST_S)
+        try:
+            beneath.sendall(REST)
+            return Outcome.SILENT if beneath.recv(1) in RECORDS else Outcome.NO_TLS
+        except ConnectionError:
+            return Outcome.NO_TLS
+    return Outcome.SILENT
 
 
 def _rtt_s(connection: socket.socket) -> float:

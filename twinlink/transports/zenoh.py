@@ -25,15 +25,16 @@ from ..process.malloc import trim
 from .base import Endpoint, Frame, Transport, check_descriptors
 from .tls_handshakes import TlsHandshakes
 from .zenoh_absent import AbsentSession, AbsentSubscriber
-from .zenoh_config import ZenohOptions, check, configuration
-from .zenoh_connections import ZenohConnections, clear_linger
-from .zenoh_errors import FORKED, SHARED_MEMORY, not_opened, reason, shared_memory_lack
+from .zenoh_config import TLS_RETRY_MS, ZenohOptions, check, configuration
+from .zenoh_connections import ZenohConnections, clear_linger, connection_changes, count_connections
+from .zenoh_errors import FORKED, NO_ROUTER, no_peer_at_router, not_opened, not_shared, reason, shared_memory_lack
 from .zenoh_inbox import SEAL, SEAL_OCTETS, SEALED_OCTETS, TICK_S, ZenohInbox
 from .zenoh_locators import Locators
 from .zenoh_publishers import ZenohPublishers
+from .zenoh_refusals import ZenohRefusals
 
 if TYPE_CHECKING:
-    from .zenoh_identity import ZenohIdentity
+    from .zenoh_identity import Side, ZenohIdentity
 
 # One thread to read and one to write: a round trip takes a tenth less than with Zenoh's default on two cores.  More
 # threads connect and accept, because they may block (see LINGER).  ZENOH_RUNTIME in the environment has precedence.
@@ -88,12 +89,14 @@ class ZenohTransport(Transport):
             raise TransportError(FORKED)
         check_descriptors(DESCRIPTORS)
         self._authentication = self._authenticated()
-        self._handshakes = TlsHandshakes(self.endpoint, self.identity)
+        self._handshakes = [TlsHandshakes(one, self.identity, self._client) for one in self.endpoints]
         self._prefix = self._authentication.prefix if self._authentication is not None else ""
+        self._refusals = ZenohRefusals(self.identity, self.refusals) if self.identity and self.listening else None
         self._publishers = ZenohPublishers(self._prefix)
         self._inbox = ZenohInbox(self._authentication)
         self._closing = threading.Event()
         self._failed_anew = False  # whether a session could not be opened after the identity has changed
+        self._next_attempt_s = 0.0  # of a client
         self._left, self._leaving = False, threading.Lock()
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
@@ -115,40 +118,60 @@ class ZenohTransport(Transport):
     def _authenticated(self) -> "ZenohIdentity | None":
         if self.identity is None:
             return None
-        if self._client:
-            raise ConfigurationError(
-                "zenoh in mode client takes no identity, as the router stands between the two sides: use mode peer, or "
-                "sign the decisions alone (--sign of the exporter and the replay)"
-            )
         if self.options.shared_memory:
             raise ConfigurationError("zenoh with an identity shares no memory, which is not encrypted: leave it out")
         from .zenoh_identity import ZenohIdentity  # needs a package that other links do without
 
-        return ZenohIdentity(self.identity, self.listening, self.options.namespace)
+        side: Side = "client" if self._client else "listener" if self.listening else "connector"
+        return ZenohIdentity(self.identity, side, self.options.namespace)
 
     def _trusts_none(self) -> bool:
-        """Whether this is a connector that trusts no listener."""
+        """Whether this is a connector that trusts no listener, or a client that trusts no router."""
         if self._authentication is None or self.listening:
             return False
         self._authentication.pin()
         return not self._authentication.pins
 
     def tick(self) -> None:
-        if not self.listening and not self._client:
-            self._handshakes.check(self._connections_up() > 0)
-            self.authentication_problem = self._handshakes.problem
-        authentication = self._authentication
-        if authentication is None:
-            return
-        authentication.watched.refresh()
         if not self.listening:
-            authentication.pin(self._handshakes.certificate)
-        if authentication.is_stale or (authentication.pins and isinstance(self._session, AbsentSession)):
+            connected = self._connections_up() > 0
+            for one in self._handshakes:
+                one.check(connected)
+            self.authentication_problem = next((one.problem for one in self._handshakes if one.problem), None)
+        if (authentication := self._authentication) is not None:
+            authentication.watched.refresh()
+            if not self.listening:
+                authentication.pin(next((one.certificate for one in self._handshakes if one.certificate), None))
+        if not self._client:  # see _keep_router
+            self._keep_identity()
+
+    def _keep_identity(self) -> None:
+        """In mode peer: have a session with the keys as they are now, and none while the listener would refuse it.
+
+        A listener of TLS takes no connection for a tenth of a second after one that failed (Zenoh 1.10).  So connectors
+        leave it to the seldom handshakes to find out when it takes them, and do not scout a port that answers.
+        """
+        is_absent, waits = isinstance(self._session, AbsentSession), self._waits
+        is_stale = self._authentication is not None and self._authentication.is_stale
+        if not self.listening:
+            self.scouts = self._handshakes[0].unreachable if self._authentication is not None else not waits
+        if waits and not is_absent:
+            old = self._session
+            self._be_without_session()
+            self._close_aside(old)
+        elif not waits and (is_stale or (is_absent and not self._trusts_none())):
             self._reidentify()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a connector has no session, until one of its handshakes says that the listener would take it."""
+        return self.authentication_problem is not None or any(one.is_busy for one in self._handshakes)
 
     def _reidentify(self) -> None:
         """Open the session anew, with other keys.  A listener needs its port, and untrusted peers must go."""
         old = self._session
+        if self._refusals is not None and not isinstance(old, AbsentSession):
+            self._refusals.check(old)
         self._be_without_session()
         if not isinstance(old, AbsentSession):
             closer = self._close_aside(old)
@@ -167,11 +190,13 @@ class ZenohTransport(Transport):
             self._failed_anew = False
 
     def _connections_up(self) -> int:
-        """How many peers Zenoh is connected to."""
+        """How many peers, or in mode client routers, Zenoh is connected to."""
         session = self._session
-        with contextlib.suppress(zenoh.ZError):
-            return 0 if isinstance(session, AbsentSession) else len(session.info.peers_zid())
-        return 0
+        if isinstance(session, AbsentSession):
+            return 0
+        if self._authentication is None or self.listening:
+            return count_connections(session, self._client)
+        return count_connections(session, self._client, {key.name for key in self._authentication.pins})
 
     def _open_session(self) -> None:
         if self.options.shared_memory and (lack := shared_memory_lack()):
@@ -194,14 +219,7 @@ class ZenohTransport(Transport):
 
     def _do_without_shared_memory(self, lack: str) -> None:
         self.options = dataclasses.replace(self.options, shared_memory=False)
-        logger.warning(
-            "zenoh %s: memory is not shared, and payloads go over TCP: %s: %s; `df %s` shows what is free: make room, "
-            "mount it writable, or leave out the option shared_memory",
-            self.endpoint,
-            SHARED_MEMORY,
-            lack,
-            SHARED_MEMORY,
-        )
+        logger.warning("zenoh %s: %s", self.endpoint, not_shared(lack))
 
     def _declare(self, session: zenoh.Session) -> None:
         connections = session.info.declare_link_events_listener(zenoh.handlers.RingChannel(8), history=True)
@@ -238,7 +256,7 @@ class ZenohTransport(Transport):
             self._reopen(patience)
 
     def _reopen(self, patience: int) -> None:
-        if self._trusts_none():
+        if self._trusts_none() or self._waits:
             return
         old, before = self._session, self._patience
         self._patience = patience  # the session is opened with it
@@ -271,7 +289,7 @@ class ZenohTransport(Transport):
         if self._client:
             self._keep_router([])
         while not self._closing.wait(TICK_S):
-            changes = self._connection_changes()
+            changes = connection_changes(self._connections)
             if changes:
                 clear_linger()
                 trim_at = min(trim_at, time.monotonic() + CALM_S)
@@ -280,6 +298,8 @@ class ZenohTransport(Transport):
             elif self.listening:
                 if changes:
                     self._publishers.let_drop(self._connections_up() > 1)
+                    if self._refusals is not None and not isinstance(self._session, AbsentSession):
+                        self._refusals.check(self._session)
                 self.foreign_connections += connections.check(
                     self._inbox.read, self._inbox.take_drained(), bool(changes)
                 )
@@ -289,24 +309,19 @@ class ZenohTransport(Transport):
             self._inbox.tick()
         self._leave()
 
-    def _connection_changes(self) -> list[zenoh.SampleKind]:
-        """PUT for each connection made, DELETE for each that ended, since the last call."""
-        changes: list[zenoh.SampleKind] = []
-        with contextlib.suppress(zenoh.ZError):
-            while (event := self._connections.try_recv()) is not None:
-                changes.append(event.kind)
-        return changes
-
     def _keep_router(self, changes: list[zenoh.SampleKind]) -> None:
-        """In mode client: connect to a router that answers, with a new session after each connection.
+        """In mode client: connect to a router that answers, with a new session after each connection or change of keys.
 
         A Zenoh session would reconnect by itself, but may then lack its routes, see renew.
         """
-        if zenoh.SampleKind.DELETE in changes:
-            old = self._session
+        old, authentication = self._session, self._authentication
+        is_stale = authentication is not None and authentication.is_stale and not isinstance(old, AbsentSession)
+        if is_stale or zenoh.SampleKind.DELETE in changes:
             self._be_without_session()
             self._close_aside(old)
-        if isinstance(self._session, AbsentSession):
+        absent = isinstance(self._session, AbsentSession)
+        if absent and time.monotonic() >= self._next_attempt_s and not self._waits and not self._trusts_none():
+            self._next_attempt_s = time.monotonic() + (TLS_RETRY_MS / 1000 if authentication is not None else 0.0)
             self._locators.move()
             with contextlib.suppress(zenoh.ZError, OSError):  # no router answers: the next tick tries again
                 self._open_session()
@@ -322,11 +337,8 @@ class ZenohTransport(Transport):
         if not self._client:
             return None
         if isinstance(self._session, AbsentSession):
-            return "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
-        return (
-            "the router answers, but no peer does: check that the other side is connected to the same router network "
-            f"with the same namespace, {self.options.namespace!r} here"
-        )
+            return NO_ROUTER
+        return no_peer_at_router(self.options.namespace, self.identity is not None)
 
     @functools.cached_property
     def _locators(self) -> Locators:

@@ -1,7 +1,6 @@
 """Options of transport ``zenoh``, and the configuration of its session."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,10 +8,12 @@ import zenoh
 
 from ..errors import ConfigurationError
 from .base import Options
+from .zenoh_namespace import check_namespace
 
 MODES = ("peer", "client")
-NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,63}(/[A-Za-z0-9._-]{1,63}){0,7}")
 ACCEPT_PENDING = 1000  # silent connections would occupy Zenoh's default of 100 until their time-out
+# After a handshake of TLS that failed, a listener does nothing for 100 ms (Zenoh 1.10): attempts are few, and patient.
+TLS_OPEN_MS, TLS_RETRY_MS = 1000, 300
 FRAMING_OCTETS = 4096  # greatest overhead of Zenoh and the seal per frame
 
 
@@ -45,11 +46,8 @@ def check(options: ZenohOptions, listening: bool) -> None:
     """Raise ConfigurationError if mode, namespace and side do not fit together."""
     if options.mode not in MODES:
         raise ConfigurationError(f"option mode of transport zenoh is one of {', '.join(MODES)}, not {options.mode!r}")
-    if options.namespace and not NAMESPACE.fullmatch(options.namespace):
-        raise ConfigurationError(
-            f"option namespace of transport zenoh: {options.namespace!r} is not 1 to 8 names joined by slashes, "
-            "such as twinlink/cell-7; a name has 1 to 63 letters, digits, dots, dashes or underscores"
-        )
+    if options.namespace:
+        check_namespace(options.namespace, "option namespace of transport zenoh")
     if options.mode == "client" and listening:
         raise ConfigurationError(
             "zenoh in mode client connects to a router and cannot listen: give connect=, not listen="
@@ -81,9 +79,10 @@ def configuration(
     """
     client, link = options.mode == "client", "tls" if security else "tcp"
     places = [locator.replace("tcp/", f"{link}/", 1) for locator in locators]
+    least_ms = TLS_RETRY_MS if security else 0
     retry = {
-        "period_init_ms": options.reconnect_ms,
-        "period_max_ms": options.reconnect_max_ms,
+        "period_init_ms": max(options.reconnect_ms, least_ms),
+        "period_max_ms": max(options.reconnect_max_ms, least_ms),
         "period_increase_factor": 1.5,
     }
     settings: dict[str, object] = {
@@ -101,7 +100,7 @@ def configuration(
         "listen/exit_on_failure": True,
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
-        "transport/unicast/open_timeout": options.open_timeout_ms * patience,
+        "transport/unicast/open_timeout": max(options.open_timeout_ms * patience, TLS_OPEN_MS if security else 0),
         "transport/unicast/accept_timeout": options.accept_timeout_ms,
         "transport/unicast/accept_pending": ACCEPT_PENDING,
         "transport/shared_memory/enabled": options.shared_memory,

@@ -5,7 +5,11 @@ import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
+
+import zenoh
 
 from .connection_guard import PublisherGuard
 from .tcp_connection import TcpConnection, tcp_counters_available
@@ -58,6 +62,28 @@ class ZenohConnections:
                 with contextlib.suppress(OSError):  # another file, or closed by now
                     if TcpConnection(fd).port == self._port:
                         self._guard.opened(fd, now)
+
+
+def count_connections(session: zenoh.Session, to_routers: bool, names: Collection[str] | None = None) -> int:
+    """How many peers, or routers, a session is connected to.
+
+    ``names``: only those with such a name in the certificate, as a connector over TLS also trusts the Web's public
+    authorities (Zenoh 1.10).
+    """
+    with contextlib.suppress(zenoh.ZError):
+        if names is not None:
+            return sum(link.auth_identifier in names for link in session.info.links())
+        return len(session.info.routers_zid() if to_routers else session.info.peers_zid())
+    return 0
+
+
+def connection_changes(events: Any) -> list[zenoh.SampleKind]:
+    """PUT for each connection made, DELETE for each that ended, since the last call."""
+    changes: list[zenoh.SampleKind] = []
+    with contextlib.suppress(zenoh.ZError):
+        while (event := events.try_recv()) is not None:
+            changes.append(event.kind)
+    return changes
 
 
 def descriptors() -> list[int]:

@@ -14,6 +14,25 @@ FORKED = (
     'multiprocessing.get_context("spawn")'
 )
 
+NO_ROUTER = "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
+
+
+def no_peer_at_router(namespace: str, has_identity: bool) -> str:
+    """Advice where a router answers, and no peer does."""
+    granted = ", and that `twinlink key router` there gave it to both" if has_identity else ""
+    return (
+        "the router answers, but no peer does: check that the other side is connected to the same router network with "
+        f"the same namespace, {namespace!r} here{granted}"
+    )
+
+
+def not_shared(lack: str) -> str:
+    """Says why memory is not shared."""
+    return (
+        f"memory is not shared, and payloads go over TCP: {SHARED_MEMORY}: {lack}; `df {SHARED_MEMORY}` shows what is "
+        "free: make room, mount it writable, or leave out the option shared_memory"
+    )
+
 
 def reason(error: Exception) -> str:
     """The useful part of Zenoh's message, or the resolver's: the system's reason, if there is one."""

@@ -6,12 +6,17 @@ decides below which name it may put (Zenoh's access control, default deny).
 Zenoh takes a pinned certificate as a trust anchor: with its key, its owner could issue another one in the name of any
 node.  So a connector pins one listener at a time, and proves its own identity with a password.  Each pair has its own,
 derived from the keys that it uses for CURVE over ZeroMQ: X25519 (RFC 7748) and HKDF (RFC 5869).
+
+In mode ``client``, the router takes the place of the listener: it holds each node to its own name (`zenoh_router`), and
+could itself put below any.
 """
 
 import base64
 import hashlib
 import os
 import secrets
+from collections.abc import Iterable
+from typing import Literal
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -27,23 +32,26 @@ TLS = "transport/link/tls/"
 PASSWORD = "transport/auth/usrpwd/"
 SUBSCRIBED = "*/*/*"  # name, traffic or ack, flow
 
+Side = Literal["listener", "connector", "client"]
+Entry = dict[str, object]  # of Zenoh's configuration
+
 
 class ZenohIdentity:
-    """Of one transport; for the thread that receives, but `sender` for any.
+    """Of one transport; for the thread that receives, but `sender` for any, and `settings` for one that opens sessions.
 
     Args:
         watched: the identity.
-        listening: the side.
+        side: ``client``: of a router.
         namespace: of the session, empty without one.
 
     Attributes:
-        pinned: the key of the listener that a connector expects; None: it trusts none.
+        pinned: the key of the listener or router that a connector or client expects; None: it trusts none.
     """
 
-    def __init__(self, watched: WatchedIdentity, listening: bool, namespace: str) -> None:
+    def __init__(self, watched: WatchedIdentity, side: Side, namespace: str) -> None:
         self.watched = watched
         self.pinned: TrustedPeer | None = None
-        self._listening = listening
+        self._side = side
         self._namespace = f"{namespace}/" if namespace else ""
         self._used: Identity | None = None  # of the session's settings
         self._used_peers: tuple[TrustedPeer, ...] = ()
@@ -57,9 +65,15 @@ class ZenohIdentity:
     @property
     def pins(self) -> tuple[TrustedPeer, ...]:
         """The keys that the session is to accept."""
-        if self._listening:
+        if self._side == "listener":
             return self.watched.valid
-        return (self.pinned,) if self.pinned in self.watched.valid else ()
+        pinned = self.pinned
+        return (pinned,) if pinned is not None and pinned in self._trusted else ()
+
+    @property
+    def _trusted(self) -> tuple[TrustedPeer, ...]:
+        """The keys of the nodes, or routers, that this one may connect to."""
+        return self.watched.routers if self._side == "client" else self.watched.valid
 
     @property
     def is_stale(self) -> bool:
@@ -68,23 +82,23 @@ class ZenohIdentity:
         return used is None or used.line != own.line or self._used_peers != self.pins
 
     def pin(self, certificate: bytes | None = None) -> None:
-        """Expect the listener with this certificate (DER) from now on; None: the one before, while it is trusted."""
-        if certificate is not None or self.pinned not in self.watched.valid:
-            found = [peer for peer in self.watched.valid if certificate in (None, peer.line.certificate)]
+        """Expect the other side with this certificate (DER) from now on; None: the one before, while it is trusted."""
+        if certificate is not None or self.pinned not in self._trusted:
+            found = [key for key in self._trusted if certificate in (None, key.line.certificate)]
             self.pinned = found[-1] if found else None
 
     def sender(self, name: str) -> AuthenticatedPeer | None:
         """The peer that puts below this name, if it is trusted now."""
         return self.watched.by_name.get(name)
 
-    def settings(self) -> dict[str, object]:
+    def settings(self) -> Entry:
         """Those of Zenoh's configuration that are its security; it uses them from now on."""
         own, peers = self.watched.identity, self.pins
         self._used, self._used_peers = own, peers
         # Without a trusted certificate Zenoh would trust the public authorities of the Web.
         roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_file.read_bytes()
-        side = "listen" if self._listening else "connect"
-        found: dict[str, object] = {
+        side = "listen" if self._side == "listener" else "connect"
+        found: Entry = {
             TLS + "root_ca_certificate_base64": base64.b64encode(roots).decode(),
             TLS + f"{side}_certificate": str(own.certificate_file),
             TLS + f"{side}_private_key": str(own.private_key_file),
@@ -94,10 +108,10 @@ class ZenohIdentity:
             TLS + "close_link_on_expiration": True,
             "access_control": self._access(own, peers),
         }
-        if self._listening:
+        if self._side == "listener":
             found[PASSWORD + "dictionary_file"] = self._password_file(own, peers)
         elif peers:
-            found[PASSWORD + "user"] = _user(own.curve_public)
+            found[PASSWORD + "user"] = user(own.curve_public)
             listener = peers[0].curve_public
             found[PASSWORD + "password"] = _password(own, peers[0], connector=own.curve_public, listener=listener)
         return found
@@ -105,41 +119,22 @@ class ZenohIdentity:
     def _password_file(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> str:
         """A file in memory."""
         self.forget_passwords()
-        lines = [f"{secrets.token_hex(16)}:{secrets.token_hex(32)}"]  # an empty file might admit every client
-        for peer in peers:
-            password = _password(own, peer, connector=peer.curve_public, listener=own.curve_public)
-            lines.append(f"{_user(peer.curve_public)}:{password}")
         self._passwords = os.memfd_create("twinlink-zenoh", os.MFD_CLOEXEC)
-        os.write(self._passwords, "".join(f"{line}\n" for line in lines).encode())
+        os.write(self._passwords, dictionary(own, peers))
         return f"/proc/self/fd/{self._passwords}"
 
-    def _access(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> dict[str, object]:
+    def _access(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> Entry:
         names = sorted({peer.name for peer in peers})
+        # A router puts what comes of each peer: below the name of a peer that is not trusted, frames are dropped later.
+        below = dict.fromkeys(names, "*") if self._side == "client" else {name: name for name in names}
         rules = [
-            self._rule("subscribe", "declare_subscriber", ["ingress", "egress"], SUBSCRIBED),
-            self._rule("send", "put", ["egress"], f"{own.name}/*/*"),
-            *(self._rule(f"from {name}", "put", ["ingress"], f"{name}/*/*") for name in names),
+            rule("subscribe", "declare_subscriber", ["ingress", "egress"], self._namespace + SUBSCRIBED),
+            rule("send", "put", ["egress"], f"{self._namespace}{own.name}/*/*"),
+            *(rule(f"from {name}", "put", ["ingress"], f"{self._namespace}{below[name]}/*/*") for name in names),
         ]
-        subjects: list[dict[str, object]] = [{"id": name, "cert_common_names": [name]} for name in names]
-        if self._listening:
-            for subject in subjects:
-                subject["usernames"] = [_user(peer.curve_public) for peer in peers if peer.name == subject["id"]]
-        return {
-            "enabled": True,
-            "default_permission": "deny",
-            "rules": rules,
-            "subjects": subjects,
-            "policies": [{"rules": ["subscribe", "send", f"from {name}"], "subjects": [name]} for name in names],
-        }
-
-    def _rule(self, id: str, message: str, flows: list[str], key: str) -> dict[str, object]:
-        return {
-            "id": id,
-            "permission": "allow",
-            "messages": [message],
-            "flows": flows,
-            "key_exprs": [self._namespace + key],
-        }
+        proved = peers if self._side == "listener" else None
+        policies: list[Entry] = [{"rules": ["subscribe", "send", f"from {name}"], "subjects": [name]} for name in names]
+        return access_control(rules, [subject(name, proved) for name in names], policies)
 
     def forget_passwords(self) -> None:
         """Free the file of passwords, which Zenoh has read when the session is open."""
@@ -148,7 +143,41 @@ class ZenohIdentity:
             self._passwords = -1
 
 
-def _user(curve_public: bytes) -> str:
+def access_control(rules: list[Entry], subjects: list[Entry], policies: list[Entry]) -> Entry:
+    """Zenoh's ``access_control``: what no policy allows is denied."""
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+def rule(id: str, message: str, flows: list[str], *keys: str) -> Entry:
+    """An entry of ``rules``."""
+    return {"id": id, "permission": "allow", "messages": [message], "flows": flows, "key_exprs": list(keys)}
+
+
+def subject(name: str, keys: Iterable[TrustedPeer] | None) -> Entry:
+    """An entry of ``subjects``: the node with this name, by its certificate, and by the password of one of its keys.
+
+    ``keys``: of all nodes.  None: the certificate alone decides, as that of a listener, which has no password.
+    """
+    proved = {} if keys is None else {"usernames": [user(key.curve_public) for key in keys if key.name == name]}
+    return {"id": name, "cert_common_names": [name], **proved}
+
+
+def dictionary(own: Identity, peers: Iterable[TrustedPeer]) -> bytes:
+    """The file of the passwords with which these peers prove their keys to this node."""
+    lines = [f"{secrets.token_hex(16)}:{secrets.token_hex(32)}"]  # an empty file might admit every client
+    for peer in peers:
+        password = _password(own, peer, connector=peer.curve_public, listener=own.curve_public)
+        lines.append(f"{user(peer.curve_public)}:{password}")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def user(curve_public: bytes) -> str:
     """What a key is called where passwords are compared."""
     return hashlib.sha256(curve_public).hexdigest()[:32]
 

@@ -1,0 +1,46 @@
+"""What a Zenoh listener knows of the connections that it refuses.
+
+Zenoh 1.10 tells a program nothing of a handshake that fails, nor of what its access control denies: only of connections
+that are up, and the name in their certificate.
+"""
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import zenoh
+
+from .refusals import Refusal, Refusals
+
+if TYPE_CHECKING:
+    from ..identity.watched import WatchedIdentity
+
+
+class ZenohRefusals:
+    """Of one listener; for one thread at a time.
+
+    Args:
+        watched: identity of the listener.
+        refusals: what is to be reported.
+    """
+
+    def __init__(self, watched: "WatchedIdentity", refusals: Refusals) -> None:
+        self._watched, self._refusals = watched, refusals
+        self._reported: set[str] = set()  # addresses of connections
+
+    def check(self, session: zenoh.Session) -> None:
+        """Report connections with the name of no trusted peer: the access control denies all that comes over them."""
+        names: dict[str, str] = {}
+        with contextlib.suppress(zenoh.ZError):
+            for link in session.info.links():
+                names[link.dst.partition("/")[2].partition("?")[0]] = link.auth_identifier or ""
+        self._reported &= names.keys()
+        for address, name in names.items():
+            if name not in self._watched.names and address not in self._reported:
+                self._reported.add(address)
+                self._refusals.add(Refusal(name, address, self._reason(name)))
+
+    def _reason(self, name: str) -> str:
+        identity = self._watched.identity
+        if name in {peer.name for peer in identity.trusted}:
+            return "expired"
+        return "revoked" if name in {peer.name for peer in identity.revoked} else "unknown"
