@@ -65,6 +65,7 @@ def test_a_certificate_of_an_authority_needs_a_trusted_name(
         assert listener.peers() == []
         assert listener.stats()["received"] == {}
         mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\nobserver gnb-2\n"})
+        wait_until(lambda: listener.identity is not None and "gnb-2" in listener.identity.names)
         with opened("connect", endpoint, other) as connector:
             connector.wait_ready(patience())
             mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\n"})

@@ -19,6 +19,7 @@ from ..process.ports import HOST, free_ports
 from ..process.resolver import listen_addresses
 from .base import Endpoint, advice
 
+LOG_OCTETS = 256 * 1024  # that are read at a time; a longer log is begun anew
 START_S = 5.0  # it takes 0.01 s
 STOP_S = 1.0
 LOOK_S = 0.002
@@ -52,7 +53,7 @@ max_queued_messages 0
 max_queued_bytes 0
 max_packet_size {max_packet}
 sys_interval 0
-connection_messages false
+connection_messages {connections}
 log_timestamp false
 log_dest stderr
 log_type error
@@ -92,6 +93,7 @@ class Mosquitto:
             TransportError: it is not installed, or does not start; the message says why.
         """
         self._security = security
+        self._logged = 0  # octets of its log that `take_log` has returned
         for attempt in range(FREE_PORT_TRIES):
             self.endpoint = endpoint or Endpoint(HOST, free_ports())
             try:
@@ -120,9 +122,10 @@ class Mosquitto:
                     max_packet=max_packet,
                     security=self._security(self._directory) if self._security else "allow_anonymous true",
                     no_delay=str(no_delay).lower(),
+                    connections=str(self._security is not None).lower(),
                 )
             )
-            self._log = (self._directory / "log").open("w+b")
+            self._log = (self._directory / "log").open("a+b")
             arguments = [str(self._directory), *prefix, binary, "-c", str(configuration)]
             self._shell = subprocess.Popen(
                 ["/bin/sh", "-c", LIFELINE, "twinlink-mosquitto", *arguments],
@@ -157,6 +160,19 @@ class Mosquitto:
     def log(self) -> str:
         """Its log so far: errors and warnings, without connections."""
         return os.pread(self._log.fileno(), 100_000, 0).decode(errors="replace")
+
+    def take_log(self) -> str:
+        """What it has logged since the last call, whole lines; a long log is begun anew."""
+        try:
+            octets = os.pread(self._log.fileno(), LOG_OCTETS, self._logged)
+        except ValueError:  # it was stopped
+            return ""
+        lines = octets[: octets.rfind(b"\n") + 1]
+        self._logged += len(lines)
+        if self._logged > LOG_OCTETS and lines == octets:
+            self._log.truncate(0)
+            self._logged = 0
+        return lines.decode(errors="replace")
 
     def stop(self) -> None:
         """End it at once; undelivered messages are lost.  A second call does nothing."""

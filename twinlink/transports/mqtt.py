@@ -1,17 +1,8 @@
 """MQTT 5 over paho-mqtt: the same topics and frames as on other transports, through a broker.
 
-MQTT has no listener, so there are two ways to have a broker:
-
-- By default the listening side starts one: a private mosquitto process at its endpoint (`mosquitto.py`), which ends
-  with the link.  The other side connects to it as to any listener::
-
-      twinlink.open("mqtt", listen="tcp/0.0.0.0:7447")                # needs mosquitto
-      twinlink.open("mqtt", connect="tcp/10.0.0.5:7447")
-
-- With ``private_broker=False`` the listening side connects as well, to a broker that is already at the endpoint::
-
-      twinlink.open("mqtt", listen="tcp/10.0.0.9:1883", private_broker=False)
-      twinlink.open("mqtt", connect="tcp/10.0.0.9:1883")
+MQTT has no listener, so there are two ways to have a broker.  By default the listening side starts one: a private
+mosquitto process at its endpoint, which ends with the link.  The other side connects to it as to any listener.  With
+``private_broker=False`` the listening side connects as well, to a broker that is already at the endpoint.
 
 A frame is the payload of a PUBLISH on ``traffic/<flow>`` or ``ack/<flow>``.  Both directions share these topics, so
 
@@ -40,7 +31,6 @@ from ..errors import TransportError
 from ..protocol.authentication import AuthenticatedPeer
 from ..protocol.frames import HELLO_TOPIC
 from .base import Frame, Transport, check_descriptors
-from .mosquitto import Mosquitto
 from .mqtt_client import (
     FILTERS,
     MAX_IN_FLIGHT,
@@ -52,16 +42,17 @@ from .mqtt_client import (
     make_client,
     subscribe,
 )
+from .mqtt_private_broker import AROUND_A_FRAME, PrivateBroker
+from .mqtt_problem import MqttProblem
 from .mqtt_publisher import Publisher
 from .mqtt_readiness import Readiness
-from .tls_handshakes import TlsHandshakes
 
 if TYPE_CHECKING:
     from .mqtt_identity import MqttIdentity
 
 ACK_INITIAL = ord("a")
-AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, with a margin
 HOLD_S = 0.05  # how long a data message waits for the socket; then `receive` writes it
+HELLO = HELLO_TOPIC.decode()
 FAREWELL_S = 0.3  # to send queued frames at close
 DESCRIPTORS = 12  # of files and sockets, including those for the start of a broker
 LOOK_S = 0.01
@@ -80,7 +71,7 @@ class MqttTransport(Transport):
     options_class = MqttOptions
     options: MqttOptions
     takes_identity = True
-    broker: Mosquitto | None = None
+    broker: PrivateBroker | None = None
 
     @property
     def threads(self) -> int:
@@ -90,7 +81,7 @@ class MqttTransport(Transport):
         check_descriptors(DESCRIPTORS)
         options = self.options
         self._authentication = self._authenticated()
-        self._handshakes = TlsHandshakes(self.endpoint, self.identity)
+        self._problem = MqttProblem(self.endpoint, self._authentication, self.refusals)
         self._filters = FILTERS if self._authentication is None else tuple(f"+/{one}" for one in FILTERS)
         self._inbox: deque[tuple[bytes, Frame, AuthenticatedPeer | None]] = deque()
         self._lock = threading.Lock()  # paho's client belongs to one thread at a time
@@ -121,9 +112,8 @@ class MqttTransport(Transport):
 
         return MqttIdentity(self.identity, self.listening, self.options.private_broker)
 
-    def _start_broker(self) -> Mosquitto:
-        security = self._authentication.broker_files if self._authentication is not None else None
-        return Mosquitto(self.endpoint, max_packet=self.max_frame + AROUND_A_FRAME, security=security)
+    def _start_broker(self) -> PrivateBroker:
+        return PrivateBroker(self.endpoint, self.max_frame, self._authentication)
 
     def _make_client(self) -> Client:
         host = self.endpoint.host.strip("[]")
@@ -177,13 +167,16 @@ class MqttTransport(Transport):
                 self.broker.stop()
             return False
         opened = self._client.socket()
-        if self._authentication is not None and not self._authentication.connected(opened):
-            cut(self._client)
-            return False
+        if self._authentication is not None:
+            if not self._authentication.connected(opened):
+                cut(self._client)
+                return False
+            through_broker = self._authentication.through_broker
+            self._publisher.on_hello_answered = self._problem.on_hello_answered if through_broker else None
         self._descriptor = opened.fileno() if opened else None
         return True
 
-    def _restart(self, ended: Mosquitto) -> None:
+    def _restart(self, ended: PrivateBroker) -> None:
         has_new_keys = self._authentication is not None and self._authentication.is_stale
         ended.stop()
         try:
@@ -195,6 +188,7 @@ class MqttTransport(Transport):
             self._warn("had ended, and was started again")
 
     def _connected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        self._problem.on_connack(reason.value, str(reason))
         if reason.is_failure:
             self._warn(f"refuses us: {reason}")
             return
@@ -338,17 +332,25 @@ class MqttTransport(Transport):
         try:
             topic = message.topic
             if self._authentication is not None:
-                sender, topic = self._authentication.sender_and_topic(topic)
+                name, sender, topic = self._authentication.sender_and_topic(topic)
+                if sender is None and topic == HELLO and self._authentication.through_broker:
+                    self._problem.on_unknown(name)
             self._inbox.append((topic.encode(), bytes(message.payload), sender))
         except UnicodeDecodeError:
             self._inbox.append((b"", b"", None))
 
     # Keys
 
+    def joins(self, epoch: int, hears_us: bool) -> bool:
+        self._problem.on_hello(self.sender, hears_us)
+        return False
+
     def tick(self) -> None:
         if self.broker is None:
-            self._handshakes.check(self._up)
-            self.authentication_problem = self._handshakes.problem
+            self.authentication_problem = self._problem.find(self._up)
+        else:
+            for refusal in self.broker.take_refusals():
+                self.refusals.add(refusal)
         authentication = self._authentication
         if authentication is None:
             return

@@ -1,8 +1,11 @@
 """MQTT between nodes with identities: TLS 1.3 with a certificate of each side, and topics below the sender's name.
 
-A node publishes below its own name: ``<name>/traffic/<flow>``, ``<name>/ack/<flow>``.  The broker is the listener's,
-and has its certificate.  It holds each client to the name in the certificate that the client proves; a connector takes
-nothing but what is below the listener's name.
+A node publishes below its own name: ``<name>/traffic/<flow>``, ``<name>/ack/<flow>``.  The broker holds each client to
+the name in the certificate that the client proves.  There are two kinds of brokers:
+
+- that of the listener, which has its certificate.  A connector takes nothing but what is below the listener's name;
+- one that others run (``twinlink key broker``), which has an identity of its own, with the role ``broker``.  Both sides
+  depend on it for the names of peers; it could read and alter everything but what is signed.
 """
 
 import os
@@ -12,19 +15,7 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
-
-BROKER = """
-cafile {directory}/trusted
-certfile {certificate}
-keyfile {key}
-tls_version tlsv1.3
-require_certificate true
-use_identity_as_username true
-allow_anonymous false
-acl_file {directory}/access
-user root
-"""  # the last: started by root, mosquitto would become a user that cannot read the key
-ACCESS = "pattern write %u/#\npattern read +/traffic/+\npattern read +/ack/+\n"
+from .mqtt_access import ACCESS, SETTINGS, TRUSTED, access_list
 
 
 class MqttIdentity:
@@ -35,19 +26,26 @@ class MqttIdentity:
         listening: the side.
         private_broker: whether a listener starts a broker.
 
+    Attributes:
+        through_broker: whether the connection is to a broker that others run.
+
     Raises ConfigurationError: it would depend on a broker that nothing proves.
     """
 
     def __init__(self, watched: WatchedIdentity, listening: bool, private_broker: bool) -> None:
-        if listening and not private_broker:
+        self._has_broker = listening and private_broker
+        if listening and not private_broker and not (watched.brokers or "broker" in watched.issued.values()):
             raise ConfigurationError(
                 "mqtt with an identity starts its own broker on the listening side: leave out private_broker=False, or "
-                "sign the decisions alone (--sign of the exporter and the replay)"
+                "trust the broker: its operator makes it an identity with `twinlink key new NAME --role broker`, and "
+                f"`twinlink key trust LINE --as NAME --identity {watched.identity.folder}` trusts it"
             )
         self.watched = watched
+        self.through_broker = False
         self._listening = listening
         self._client_version = self._broker_version = -1  # of the identity, as these use it
-        self._listener: str | None = None  # the name of the listener to which a connector is connected
+        self._authority = b""  # by which the connection is verified
+        self._listener: str | None = None  # the name of the listener to whose broker a connector is connected
 
     @property
     def prefix(self) -> str:
@@ -57,50 +55,60 @@ class MqttIdentity:
     @property
     def is_stale(self) -> bool:
         """Whether keys have changed since the connection was made or the broker started."""
-        stale_broker = self._listening and self._broker_version != self.watched.version
+        stale_broker = self._has_broker and self._broker_version != self.watched.version
         return stale_broker or self._client_version != self.watched.version
 
     def context(self) -> ssl.SSLContext:
         """For a connection, with the keys as they are now.  Raises OSError."""
         self._client_version, own = self.watched.version, self.watched.identity
+        self._authority = own.authority
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False  # the certificate is pinned: its name and address do not count
+        context.check_hostname = False  # the broker is known by its certificate, or its name in one of the authority
         context.load_cert_chain(own.certificate_file, own.private_key_file)
         if roots := self._roots():
             context.load_verify_locations(cadata=roots.decode("ascii"))
         return context
 
     def connected(self, connection: object) -> bool:
-        """A connection was made: whether the broker has one of the trusted certificates."""
-        if not isinstance(connection, ssl.SSLSocket):
+        """A connection was made: whether the broker is its own, that of a trusted peer, or a trusted one."""
+        certificate = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
+        if certificate is None:
             return False
-        if self._listening:
-            return True  # to its own broker
-        certificate = connection.getpeercert(binary_form=True)
-        names = [peer.name for peer in self.watched.valid if peer.line.certificate == certificate]
-        self._listener = names[0] if names else None
-        return bool(names)
+        if self._has_broker:
+            return certificate == self.watched.identity.certificate
+        self.through_broker = self.watched.is_broker(certificate, self._authority)
+        peer = None if self._listening else self.watched.peer_of(certificate, self._authority)
+        self._listener = peer.name if peer is not None else None
+        return self.through_broker or peer is not None
 
-    def sender_and_topic(self, topic: str) -> tuple[AuthenticatedPeer | None, str]:
-        """The peer that publishes below the name in a topic, if it is trusted now, and the link's topic."""
+    def sender_and_topic(self, topic: str) -> tuple[str, AuthenticatedPeer | None, str]:
+        """The name in a topic, the peer that publishes below it, if it is trusted now, and the link's topic."""
         name, _, rest = topic.partition("/")
-        return self._sender(name), rest
-
-    def _sender(self, name: str) -> AuthenticatedPeer | None:
-        return self.watched.by_name.get(name) if self._listening or name == self._listener else None
+        counts = self._listening or self.through_broker or name == self._listener
+        return name, self.watched.by_name.get(name) if counts else None, rest
 
     def broker_files(self, directory: Path) -> str:
         """Write the files of a private broker into its directory; returns lines of its configuration."""
         self._broker_version, own = self.watched.version, self.watched.identity
-        _write(directory / "trusted", self._roots())
-        _write(directory / "access", ACCESS.encode())
-        return BROKER.format(directory=directory, certificate=own.certificate_file, key=own.private_key_file)
+        roles = self.watched.issued | {peer.name: peer.role for peer in self.watched.valid}
+        links = {own.name: list(self.watched.by_name)}
+        _write(directory / TRUSTED, self._roots())
+        _write(directory / ACCESS, access_list(links, roles | {own.name: "twin"}).encode())
+        settings = SETTINGS.format(
+            trusted=directory / TRUSTED,
+            certificate=own.certificate_file,
+            key=own.private_key_file,
+            access=directory / ACCESS,
+        )
+        return f"{settings}user root\n"  # started by root, mosquitto would become a user that cannot read the key
 
     def _roots(self) -> bytes:
         """Certificates that are trusted; a listener's own client connects to its broker, too."""
-        own = self.watched.identity.certificate_file.read_bytes() if self._listening else b""
-        return b"".join(peer.certificate_pem for peer in self.watched.valid) + own
+        own = self.watched.identity
+        keys = (*self.watched.valid, *(() if self._has_broker else self.watched.brokers))
+        pinned = b"".join(key.certificate_pem for key in keys)
+        return pinned + own.authority + (own.certificate_file.read_bytes() if self._has_broker else b"")
 
 
 def _write(path: Path, content: bytes) -> None:

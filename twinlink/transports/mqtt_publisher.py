@@ -9,6 +9,7 @@ from paho.mqtt.client import Client, MQTTMessageInfo
 from paho.mqtt.enums import MQTTErrorCode
 
 from ..errors import TransportError
+from ..protocol.frames import HELLO_TOPIC
 from .base import Transport
 from .mqtt_client import PUBLISH_OCTETS, listeners_mark, trial_topic
 from .mqtt_limit import PASSES_OCTETS, FrameLimit
@@ -22,6 +23,9 @@ class Publisher:
     """For one transport, whose `frame_limit`, `frame_limit_reason` and `too_long` it keeps.
 
     The caller holds the transport's lock.
+
+    Attributes:
+        on_hello_answered: called with the reason code by which the broker acknowledges a hello; None: it is not asked.
     """
 
     def __init__(self, transport: Transport, warn: Callable[[str], None], prefix: str) -> None:
@@ -35,6 +39,8 @@ class Publisher:
             always_acks=options.qos > 0,
             ends_s=min(REFUSES_S, options.user_timeout_ms / 2000),
         )
+        self.on_hello_answered: Callable[[int], None] | None = None
+        self._hello: int | None = None  # packet identifier of one that was not acknowledged yet
         self._transport = transport
         self._warn = warn
         self._qos: int = options.qos
@@ -59,11 +65,15 @@ class Publisher:
                 self._drop(topic, octets)
                 return
             qos = qos or int(self._limit.asks(octets, now))
+        asks = self.on_hello_answered is not None and topic == HELLO_TOPIC
+        qos = qos or int(asks)
         if qos:
             client.on_publish = self._acknowledged  # otherwise None: paho calls it with QoS 0, too, which takes time
         sent = client.publish(self._prefix + topic.decode(), frame, qos, properties=self._mark)
         if qos:
             self._note(topic, sent, octets)
+        if asks:
+            self._hello = sent.mid
 
     def _note(self, topic: bytes, sent: MQTTMessageInfo, octets: int) -> None:
         if sent.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE:
@@ -93,13 +103,16 @@ class Publisher:
         packet = getattr(properties, "MaximumPacketSize", None)
         self._limit.on_connected(
             packet,
-            self._transport.max_frame if packet is None else packet - PUBLISH_OCTETS,
+            self._transport.max_frame if packet is None else packet - PUBLISH_OCTETS - len(self._prefix),
             knows_qos_1=getattr(properties, "MaximumQoS", 2) > 0,
             mono_s=time.monotonic(),
         )
         self._go_on(client)
 
     def _acknowledged(self, client: Client, userdata: Any, number: int, reason: Any, properties: Any) -> None:
+        if number == self._hello and self.on_hello_answered is not None:
+            self._hello = None
+            self.on_hello_answered(reason.value)
         if number not in self._limit.published:  # it had QoS 0
             return
         refused = self._limit.on_ack(number, reason.value, time.monotonic())

@@ -197,6 +197,7 @@ class WebsocketTransport(Transport):
             needs = self._dialer is not None and self._dialer.needs_tls
             self.authentication_problem = NEEDS_TLS if needs else None
             return
+        self._identity.watched.refresh()
         for one in self._open:
             if not self._trusts(one):  # it was revoked, or has expired
                 one.abort()

@@ -1,0 +1,115 @@
+"""Why an MQTT link has no peer, as far as keys or the broker's access control are the cause."""
+
+import time
+from typing import TYPE_CHECKING
+
+from . import identity_advice
+from .base import Endpoint
+from .refusals import Refusal, Refusals
+from .tls_handshakes import TlsHandshakes
+
+if TYPE_CHECKING:
+    from ..protocol.authentication import AuthenticatedPeer
+    from .mqtt_identity import MqttIdentity
+
+# Reason codes of CONNACK and PUBACK (MQTT 5.0 section 2.4) for a client that may not connect or publish
+BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD = 0x86, 0x87, 0x8A, 0x8C
+REFUSED = {BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD}
+UNCONFIRMED_S = 1.0  # a broker loses nothing: a peer that confirms no hello for so long does not take this side
+
+
+class MqttProblem:
+    """Of one transport.
+
+    Args:
+        endpoint: of the broker.
+        authentication: of this side; None without an identity.
+        refusals: of the transport.
+    """
+
+    def __init__(self, endpoint: Endpoint, authentication: "MqttIdentity | None", refusals: Refusals) -> None:
+        self._endpoint, self._authentication, self._refusals = endpoint, authentication, refusals
+        self._where = f"the broker at {endpoint.host} port {endpoint.port}"
+        watched = authentication.watched if authentication is not None else None
+        self._handshakes = TlsHandshakes(endpoint, watched)
+        self._connack: str | None = None  # why the broker refuses this side
+        self._may_publish = True
+        self._unknown: str | None = None  # the name of a peer that is not trusted, and says hello
+        self._unconfirmed: tuple[float, str] | None = None  # since when a peer says hello and confirms none, its name
+
+    def on_connack(self, code: int, reason: str) -> None:
+        """The broker has answered; ``reason`` is the text of the code."""
+        self._connack = reason if code in REFUSED else None
+        self._may_publish, self._unknown, self._unconfirmed = True, None, None
+
+    def on_hello_answered(self, code: int) -> None:
+        """The broker has acknowledged a hello of this side."""
+        self._may_publish = code not in REFUSED
+
+    def on_unknown(self, name: str) -> None:
+        """A hello came through a broker below the name of a node that is not trusted here."""
+        assert self._authentication is not None
+        self._unknown = name
+        own = self._authentication.watched.identity
+        was = name in own.revoked_names or any(peer.name == name for peer in own.revoked)
+        reason = "revoked" if was else "unknown"
+        self._refusals.add(Refusal(name, f"{self._endpoint.host}:{self._endpoint.port}", reason))
+
+    def on_hello(self, peer: "AuthenticatedPeer | None", hears_us: bool) -> None:
+        """A hello of a trusted peer came; ``hears_us``: whether it confirms one of this side."""
+        if hears_us or peer is None:
+            self._unconfirmed = None
+        elif self._unconfirmed is None:
+            self._unconfirmed = time.monotonic(), peer.name
+
+    def find(self, connected: bool) -> str | None:
+        """What is wrong and what repairs it, for a person; ``connected``: whether the broker has accepted this side."""
+        self._handshakes.check(connected)
+        if self._connack is not None and not connected:
+            return self._refused_by_broker(self._connack)
+        if not connected:
+            return self._of_handshake()
+        authentication = self._authentication
+        if authentication is None or not authentication.through_broker:
+            return None
+        watched = authentication.watched
+        if not self._may_publish:
+            return (
+                f"{self._where} does not let {watched.name} publish: its access list has not this name, or has it no "
+                f"more. {_rewrite(watched.name)}"
+            )
+        if self._unconfirmed is not None and time.monotonic() - self._unconfirmed[0] > UNCONFIRMED_S:
+            return identity_advice.refused_there(self._unconfirmed[1], watched.identity)
+        if not watched.names:
+            return identity_advice.none_trusted(watched.identity.folder)
+        return self._refused_here(self._unknown) if self._unknown is not None else None
+
+    def _of_handshake(self) -> str | None:
+        found = self._handshakes.problem
+        if found is None or self._authentication is None or not self._authentication.watched.brokers:
+            return found
+        name = self._authentication.watched.name
+        return f"{found}. If it is a broker that others run, its role is broker here. {_rewrite(name)}"
+
+    def _refused_by_broker(self, reason: str) -> str:
+        if self._authentication is None:
+            return (
+                f"{self._where} refuses this side, which has no identity ({reason}): have the broker admit clients "
+                "without a password, or make an identity with `twinlink key new`, and give it with --identity"
+            )
+        return f"{self._where} refuses this side ({reason}). {_rewrite(self._authentication.watched.name)}"
+
+    def _refused_here(self, name: str) -> str:
+        assert self._authentication is not None
+        folder = self._authentication.watched.identity.folder
+        return (
+            f"this side refuses {name}, which it hears through {self._where}: if it is a peer, run `twinlink key trust "
+            f"LINE --as {name} --identity {folder}` here with the line that `twinlink key show` prints there"
+        )
+
+
+def _rewrite(name: str) -> str:
+    return (
+        f"At the broker, run `twinlink key trust LINE --as {name} --role ROLE` with the line that `twinlink key show` "
+        "prints here, then `twinlink key broker`, and start mosquitto anew"
+    )
