@@ -3,12 +3,13 @@
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import twinlink_e3 as e3
+from twinlink_e3 import posix_address
 from twinlink_exporter import posix_sockets
 from twinlink_exporter.posix_sockets import PosixSockets
 
@@ -47,7 +48,8 @@ def until(sockets: PosixSockets, condition: Callable[[], object]) -> bool:
 
     def turn() -> object:
         nonlocal lost
-        lost = sockets.tick(time.monotonic_ns()) or lost
+        if sockets.poller.poll(0) or (now_ns := time.monotonic_ns()) >= sockets.next_tick_ns(now_ns):
+            lost = sockets.tick(time.monotonic_ns()) or lost
         return condition()
 
     wait_until(turn)
@@ -118,6 +120,34 @@ def test_a_ran_that_reads_nothing_is_given_up(
         sockets.send(b"second")
         assert until(sockets, lambda: not sockets.can_send)
         assert ran.recv(100) == b"first"  # the second waited until this was read
+
+
+def test_pdus_over_tcp_leave_soon_and_apart(tcp_endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one read of the RAN returns is one PDU to it."""
+    monkeypatch.setattr(posix_sockets, "FILE_CHECK_NS", 3600 * posix_sockets.S)  # no other reason to tick
+    endpoints = replace(tcp_endpoints, link="posix")
+    with ExitStack() as stack:
+        listeners = []
+        for endpoint in (endpoints.to_dapp, endpoints.from_dapp):
+            listeners.append(stack.enter_context(socket.create_server(posix_address(endpoint)[1])))
+            listeners[-1].settimeout(patience())
+        sockets = stack.enter_context(closing(PosixSockets(endpoints)))
+        until(sockets, lambda: sockets.connected)
+        ran = stack.enter_context(listeners[1].accept()[0])
+        begun_s = time.monotonic()
+        for number in range(3):
+            sockets.send(bytes((number,)) * 9)
+        ran.setblocking(False)
+        read: list[bytes] = []
+
+        def take() -> bool:
+            with suppress(BlockingIOError):
+                read.append(ran.recv(100))
+            return len(read) == 3
+
+        until(sockets, take)
+        assert read == [bytes((number,)) * 9 for number in range(3)]
+        assert time.monotonic() - begun_s >= 2 * posix_sockets.TCP_GAP_NS / 1e9
 
 
 def test_the_setup_request_waits_for_the_agent_and_is_sent_once(

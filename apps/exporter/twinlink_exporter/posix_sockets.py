@@ -20,8 +20,8 @@ MS = 1_000_000
 RECONNECT_NS = 250 * MS
 READ_OCTETS = 256 * 1024
 LAST_READS = 16  # of a connection that is lost
-# The RAN takes one read for one PDU.  On a Unix socket the kernel tells when it has read the last; on TCP only when its
-# kernel has, so PDUs keep a distance there.
+# The RAN takes one read for one PDU.  On a Unix socket the kernel tells when it has read the last.  On TCP it tells when
+# the RAN's kernel has acknowledged it, which may be 200 ms later, so PDUs keep a distance there.
 POLL_NS = 1 * MS
 TCP_GAP_NS = 20 * MS
 STALLED_NS = 3 * S  # a RAN that reads nothing for so long hangs
@@ -105,6 +105,7 @@ class PosixSockets:
         self._pdus: deque[bytes] = deque()  # read from the RAN, and not taken
         self._outgoing: deque[bytes] = deque()
         self._sent_ns = 0
+        self._next_flush_ns = 0
         self._lost = False
         self._next_setup_ns = 0  # when to try again to connect
         self._next_channels_ns = 0
@@ -196,7 +197,7 @@ class PosixSockets:
         if self._in is None or self._out is None:
             times.append(self._next_channels_ns)
         if self._outgoing:
-            times.append(now_ns + POLL_NS)
+            times.append(self._next_flush_ns)
         return min(times)
 
     def close(self) -> None:
@@ -275,14 +276,15 @@ class PosixSockets:
 
     def _flush(self, now_ns: int) -> None:
         """Send the next PDU, if the RAN has read the last."""
+        self._next_flush_ns = now_ns + POLL_NS
         if self._out is None or not self._out.connected:
             return
         try:
             self._out.receive()  # the RAN sends nothing here; raises if it has closed its end
-            if self._out.unread_octets():
-                if now_ns - self._sent_ns > STALLED_NS:
-                    self._disconnect()
-            elif self._outgoing and not (self._out.is_tcp and now_ns - self._sent_ns < TCP_GAP_NS):
+            is_unread, since_ns = self._out.unread_octets() > 0, now_ns - self._sent_ns
+            if is_unread and since_ns > STALLED_NS:
+                self._disconnect()
+            elif self._outgoing and (since_ns >= TCP_GAP_NS if self._out.is_tcp else not is_unread):
                 self._out.send(self._outgoing.popleft())
                 self._sent_ns = now_ns
         except OSError:
