@@ -20,8 +20,8 @@ MS = 1_000_000
 RECONNECT_NS = 250 * MS
 READ_OCTETS = 256 * 1024
 LAST_READS = 16  # of a connection that is lost
-# The RAN takes one read for one PDU.  On a Unix socket the kernel tells when it has read the last.  On TCP it tells when
-# the RAN's kernel has acknowledged it, which may be 200 ms later, so PDUs keep a distance there.
+# The RAN takes one read for one PDU.  On a Unix socket the kernel tells when it has read the last.  On TCP it tells
+# when the RAN's kernel has acknowledged it, which may be 200 ms later, so PDUs keep a distance there.
 POLL_NS = 1 * MS
 TCP_GAP_NS = 20 * MS
 STALLED_NS = 3 * S  # a RAN that reads nothing for so long hangs
