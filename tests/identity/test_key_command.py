@@ -88,6 +88,23 @@ def test_a_line_must_be_of_the_peer_that_is_meant(tmp_path: Path, key: Shell) ->
     assert "--identity DIR" in told
 
 
+def test_router_writes_a_configuration_for_the_nodes_of_each_namespace(tmp_path: Path, key: Shell) -> None:
+    twin, gnb = make_pair(tmp_path)
+    router = tmp_path / "router"
+    line, _ = key(f"new router-1 --role router --identity {router}")
+    for node in (twin, gnb):
+        key(f"trust {node.identity.line} --as {node.name} --identity {router}")
+        key(f"trust {line} --as router-1 --identity {node.folder}")
+    printed, told = key(f"router twinlink/cell-7=gnb-1,twin-1 --listen tcp/10.0.0.1:7447 --identity {router}")
+    assert f"zenohd --config {printed}" in told
+    written = json.loads(Path(printed.strip()).read_text())
+    assert written["listen"]["endpoints"] == ["tls/10.0.0.1:7447"]
+    assert written["access_control"]["default_permission"] == "deny"
+    assert {path.stat().st_mode & 0o777 for path in (router / "router").iterdir()} == {0o600}
+    _, told = key(f"router gnb-1 --identity {router}", BAD_ARGUMENTS)
+    assert "such as twinlink/cell-7=gnb-1,twin-1" in told
+
+
 def test_list_show_revoke_and_rotate(tmp_path: Path, key: Shell) -> None:
     twin, gnb = make_pair(tmp_path)
     assert key(f"show --identity {gnb.folder}")[0] == f"{gnb.identity.line}\n"
