@@ -27,10 +27,12 @@ def memory() -> Iterator[GnbMemory]:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[list[bytes]], Observations]]:
+def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
     with Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
         carrier = Carrier(24, 15)  # a slot takes a second: nothing is late because this machine is busy
-        yield lambda sent: Observations(carrier, Reduction(), Counters(), journal, lambda: True, sent.append)
+        yield lambda sent, together=1: Observations(
+            carrier, Reduction(slots_per_message=together), Counters(), journal, lambda: True, sent.append
+        )
 
 
 def indicate(observations: Observations, *indications: SlotIndication) -> None:
@@ -40,6 +42,21 @@ def indicate(observations: Observations, *indications: SlotIndication) -> None:
 
 def slots(sent: list[bytes]) -> list[Slot]:
     return [SlotSpectrum.decode(payload).slots[0] for payload in sent]
+
+
+def test_nothing_is_read_before_a_message_lacks_one_slot_only(make: Callable[..., Observations]) -> None:
+    sent: list[bytes] = []
+    observations, second_ns = make(sent, 4), 1_000_000_000  # a slot
+    pauses = [observations.pause_ns()]
+    with GnbMemory(rows=16) as memory:
+        for count in (1, 1, 2):
+            indicate(observations, *(memory.write() for _ in range(count)))
+            observations.copy(all_read=True)
+            observations.send(all_read=True)
+            pauses += [observations.pause_ns(), observations.pause_ns()]
+        observations.close()
+    assert pauses == [0, 2 * second_ns, 0, second_ns, 0, 3 * second_ns, 0]
+    assert [len(SlotSpectrum.decode(payload).slots) for payload in sent] == [4]
 
 
 @pytest.mark.parametrize("timestamp", [-5, 2**63, -(2**4000), 2**4000])

@@ -5,6 +5,7 @@ E3 control <- `Blocks` <- `check` <- `Authentication` <- flow control <== twin
                                       flow control-result ==> twin
 """
 
+import gc
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -125,6 +126,7 @@ class Exporter:
         sockets.poller.register(self._inbox.descriptor, zmq.POLLIN)
         try:
             while not self._stopping:
+                self._inbox.wait(self._observations.pause_ns())
                 for socket, _ in sockets.poller.poll(self._timeout_ms()):
                     if socket == sockets.from_ran:
                         self._take_from_ran()
@@ -264,6 +266,8 @@ class Exporter:
         if isinstance(event, Subscribed):
             self._do(self._blocks.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False
+            # What the setup made stays.  To look for garbage in it, too, would take longer than slots stay readable.
+            gc.freeze()
 
     def _lose_agent(self, event: str, text: str) -> None:
         self.counters.e3_lost += 1

@@ -1,6 +1,7 @@
 """Decisions and events of the link, queued by the link's thread for the exporter's."""
 
 import os
+import select
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -46,6 +47,11 @@ class LinkInbox:
         with self._wake_lock:
             if self._open:
                 os.eventfd_write(self.descriptor, 1)
+
+    def wait(self, timeout_ns: int) -> None:
+        """Return when `descriptor` is readable, or after that long."""
+        if timeout_ns > 0:
+            select.select((self.descriptor,), (), (), timeout_ns / 1e9)
 
     def rest(self) -> None:
         """Make `descriptor` unreadable until the next item; call it when it is readable, before `take`."""

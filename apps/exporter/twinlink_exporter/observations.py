@@ -31,6 +31,7 @@ from .slot_reader import IndicatedSlot, SlotReader
 
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
+PAUSE_PART = 8  # of the rows of a gNB, one in so many may be written unread
 NS_PER_SLOT_AT_15_KHZ = 1_000_000  # 3GPP TS 38.211 table 4.3.2-1
 
 
@@ -77,7 +78,8 @@ class Observations:
         self._send = send
         self._send_ranges = send_ranges
         self._sensing = SensingReader()
-        self._reader = SlotReader(NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz)
+        self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
+        self._reader = SlotReader(self._slot_ns)
         self._clock: Clock | None = None  # as the log has it
         self._indicated: list[tuple[IndicatedSlot, int]] = []  # with the slots missing before it
         self._copied: list[_Copy] = []
@@ -86,6 +88,7 @@ class Observations:
         self._head: SlotSpectrum | None = None  # of the waiting slots
         self._heads: dict[tuple[int, ...], SlotSpectrum] = {}  # by antennas
         self._waits_since_ns = 0
+        self._came = False  # slots, since the last `pause_ns`
         self._missing = 0
 
     def take(self, message: IndicationMessage, session: Session, observed_ns: int) -> None:
@@ -133,6 +136,7 @@ class Observations:
             self._counters.without_twin += len(slots)
             return False
         self._copied = [self._copy(slot, not_indicated) for slot, not_indicated in slots]
+        self._came = self._came or bool(slots)
         return bool(slots)
 
     def send(self, all_read: bool) -> None:
@@ -155,6 +159,15 @@ class Observations:
                 self._add(each.slot, each.head, each.symbols, each.samples)
         if self._reader.clock is not self._clock:
             self._report_clock()
+
+    def pause_ns(self) -> int:
+        """For how long nothing needs to be read: until a message can be complete, but the last of its slots.
+
+        Each slot takes less time in a row of several than with a wait before it.
+        """
+        came, self._came = self._came, False
+        lacking = self._reduction.slots_per_message - len(self._waiting)
+        return min(lacking - 1, self._reader.rows // PAUSE_PART) * self._slot_ns if came else 0
 
     def next_timer_ns(self) -> int | None:
         """Monotonic time at which to call `timer`; None if nothing waits."""

@@ -128,7 +128,7 @@ class SlotReader:
         if newest is not None:
             if newest.indication == indication:
                 return None
-            rows = BUFFERS * layout.rows
+            rows = self.rows
             step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
             step += rows * self._rounds(step, rows, self._slots_between(newest.indication, indication))
         number = (newest.number if newest else 0) + step
@@ -177,6 +177,11 @@ class SlotReader:
         return part
 
     @property
+    def rows(self) -> int:
+        """Rows that the gNB writes before it comes round."""
+        return BUFFERS * self._layout.rows
+
+    @property
     def antennas(self) -> int:
         """Antennas of a row."""
         return self._layout.antennas
@@ -191,7 +196,7 @@ class SlotReader:
     def _has_come_round(self, slot: IndicatedSlot) -> bool:
         """Whether the gNB has written a row again that comes before the slot's, as far as one is known."""
         assert self._file
-        rows, position = BUFFERS * self._layout.rows, _position(slot.indication, self._layout)
+        rows, position = self.rows, _position(slot.indication, self._layout)
         for back in range(SPARE_ROWS, rows - SPARE_ROWS + 1):
             mark = self._marks.get((position - back) % rows)
             if mark and mark.number == slot.number - back:
@@ -204,7 +209,7 @@ class SlotReader:
     def _is_old(self, slot: IndicatedSlot) -> bool:
         """Whether, by the times, the gNB may have begun to write the row again."""
         assert self._newest
-        limit_ns = (BUFFERS * self._layout.rows - SPARE_ROWS) * self._slot_ns
+        limit_ns = (self.rows - SPARE_ROWS) * self._slot_ns
         age_ns = self._age_ns(slot.indication.timestamp)
         if age_ns is not None and age_ns >= limit_ns:
             return True
