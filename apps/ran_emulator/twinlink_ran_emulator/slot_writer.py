@@ -28,10 +28,12 @@ READY = b"\0"
 NOTICE = struct.Struct("<QHHHHHHH")
 RANGES = struct.Struct("<H")
 MAX_MESSAGE = 64 * 1024
-MIXED_SYMBOLS = 0b11110000000000  # uplink symbols of a mixed slot: 10 to 13
+MIXED_SYMBOLS_FROM = 10  # uplink symbols of a mixed slot: 10 to 13
+MIXED_SYMBOLS = ALL_SYMBOLS >> MIXED_SYMBOLS_FROM << MIXED_SYMBOLS_FROM
 LEAKAGE = 8000  # LSB: what the gNB hears of itself in the other symbols of a mixed slot
 MAX_BEHIND_NS = 100_000_000  # beyond, the time of slots is shifted: none is left out
 FRAME_NS = 10_000_000
+_TURNS = (np.arange(4)[:, None] + np.arange(14)) % 4  # of each symbol, in a slot that begins with each turn
 
 
 class Notice(NamedTuple):
@@ -114,13 +116,13 @@ class Writer:
         ).reshape(shape)
         self._leakage = np.float16(LEAKAGE * pattern.beta)
         self._written = 0
-        self._turned: NDArray[np.float16] | None = None
+        self._slots: NDArray[np.float16] | None = None  # that the record makes: ``(4, 14, subcarriers, 2)``
         self._ranges = b""
 
     @property
     def paused(self) -> bool:
         """Whether there is no record to write."""
-        return self._turned is None
+        return self._slots is None
 
     def take(self, message: bytes) -> None:
         """Take in a message of the emulator."""
@@ -128,20 +130,20 @@ class Writer:
         end = RANGES.size + n_ranges * sensing_ring.RANGE.size
         self._ranges = message[RANGES.size : end]
         samples = np.frombuffer(message, np.int16, offset=end).reshape(-1, 2)
-        self._turned = turned(samples, self._pattern.beta) if len(samples) else None
+        self._slots = turned(samples, self._pattern.beta)[_TURNS] if len(samples) else None
 
     def write(self, number: int) -> Notice | None:
         """Write a slot, counted from the start; None if the TDD pattern has no uplink in it."""
         kind = self._pattern.tdd[number % len(self._pattern.tdd)]
-        if kind == "D" or self._turned is None:
+        if kind == "D" or self._slots is None:
             return None
         mask = ALL_SYMBOLS if kind == "U" else MIXED_SYMBOLS
         buffer, row = divmod(self._written % (ran_buffers.BUFFERS * self._layout.rows), self._layout.rows)
-        width = self._turned.shape[1]
+        width, first = self._slots.shape[2], 0 if kind == "U" else MIXED_SYMBOLS_FROM
         for antenna in range(self._pattern.antennas):
-            for symbol in range(14):
-                target = self._rows[buffer, row, antenna, symbol, :width]
-                target[:] = self._turned[(number + symbol + antenna) % 4] if mask >> symbol & 1 else self._leakage
+            target = self._rows[buffer, row, antenna, :, :width]
+            target[first:] = self._slots[(number + antenna) % 4, first:]
+            target[:first] = self._leakage
         sfn = number // self._slots_per_frame % 1024
         slot = number % self._slots_per_frame
         entry, n_ranges = self._written % self._ring.entries, len(self._ranges) // sensing_ring.RANGE.size
