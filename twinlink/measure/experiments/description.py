@@ -14,6 +14,7 @@ from ...spelling import near
 from . import NAMES
 
 Made = TypeVar("Made")
+SEPARATED = 10_000  # from which on thousands are separated
 Case = dict[str, Any]  # what distinguishes a row, such as {"subject": "raw-mqtt", "octets": 100}
 
 
@@ -160,14 +161,15 @@ class Experiment:
 
     def label(self, value: Any) -> str:
         """A value of a case for people, below the head of its column."""
-        return self.labels.get(str(value), str(value))
+        text = f"{value:,}" if isinstance(value, int) and value >= SEPARATED else str(value)
+        return self.labels.get(str(value), text)
 
     def told(self, key: str, value: Any) -> str:
         """A value of a case for people, where no head says what it is: "sweep 10 ms", "164 words", "Modbus"."""
         if isinstance(value, str):
             return self.label(value)
         name, unit = named(key)
-        return f"{name} {value} {unit}" if unit else f"{value} {name}"
+        return f"{name} {value} {unit}" if unit else f"{self.label(value)} {name}"
 
     def case(self, case: Mapping[str, Any]) -> str:
         """A case for people."""

@@ -11,6 +11,7 @@ from .description import Experiment
 from .outcome import Row
 
 _APART = 0.7  # of the distance between two places: the width of all lines there
+_ABREAST = 7  # places with labels beside each other
 _WIDE = 10.0  # ratio of the greatest value to the least, from which on the axis is logarithmic
 
 
@@ -38,7 +39,8 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
             axis.set_yscale("log")
             plot_style.plain(axis.yaxis, axis.get_ylim())
         axis.set_xticks(range(len(places)), [experiment.label(place) for place in places])
-        axis.tick_params(axis="x", labelrotation=0 if len(places) < 7 else 30)
+        if len(places) > _ABREAST:
+            axis.tick_params(axis="x", labelrotation=90)
         axis.set(xlabel=shown.x_label or shown.x, ylabel=label)
         axis.set_title(experiment.title, wrap=True)
         plot_style.legend(figure, [axis])

@@ -63,6 +63,8 @@ def draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
                     np.sort(beyond_ms), np.arange(1, len(beyond_ms) + 1) / len(beyond_ms), where="post", label=name,
                     color=plot_style.COLOURS[place], ls=("-", "--", ":")[again % 3], lw=1.2,
                 )  # fmt: skip
+        axis.set_xscale("symlog", linthresh=0.1)  # a single late message would leave no room for the others
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.set(xlabel="time between arrivals, less the cycle (ms)", ylabel="share of the messages")
         plot_style.legend(figure, [axis])
         plot_style.write(figure, path)

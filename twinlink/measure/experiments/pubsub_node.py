@@ -72,8 +72,9 @@ class Node:
         for number in range(self.given["cycles"] + (4 if self._loops_back else 0)):
             begins_ns = self.given["start_ns"] + number * self._cycle_ns
             wake_ns, due_ns = begins_ns - self._lead_ns, begins_ns + self._offset_ns
+            free_ns = time.time_ns()  # after `wake_ns` where the offset of the last cycle reaches into the lead time
             _sleep_until(wake_ns)
-            self.wake_ns.append(time.time_ns() - wake_ns)
+            self.wake_ns.append(time.time_ns() - max(wake_ns, free_ns))
             counters = self._take() if self._loops_back else [number]
             messages = [(each, _message(each, self.given["variables"])) for each in counters]
             if self._release == PROGRAM:
