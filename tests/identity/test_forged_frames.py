@@ -122,6 +122,23 @@ def test_no_frame_in_the_name_of_another_counts(endpoint: str, tmp_path: Path) -
         assert [one for one in events if isinstance(one, twinlink.PeerDown) and one.reason != "silent"] == []
 
 
+def test_a_flood_of_refused_frames_does_not_delay_the_acks_of_others(endpoint: str, tmp_path: Path) -> None:
+    with attacked(endpoint, tmp_path) as (listener, victim, peer):
+        listener.receiver("up")
+        driver, transport = listener._driver, listener._transport
+        good, bad = peer.epoch, victim.epoch
+
+        def receive_in_bulk() -> None:
+            transport.sender = listener.identity.by_name["gnb-2"] if listener.identity else None
+            before = listener.stats()["acks_sent"]
+            for epoch, acks_sent in ((good, 0), (bad, 1)):
+                octets = frame(Kind.DATA, epoch, 0, NOW, b"")
+                driver.receive(b"traffic/up", octets, time.monotonic_ns(), in_bulk=True)
+                assert listener.stats()["acks_sent"] - before == acks_sent
+
+        listener._leader_follower.run_exclusively(receive_in_bulk)
+
+
 @pytest.mark.parametrize(("role", "sends"), [("gnb", {"up"}), ("twin", {"up", "control"}), ("observer", set())])
 def test_a_role_sends_what_it_may(role: Role, sends: set[str], endpoint: str, tmp_path: Path) -> None:
     listening, other = make(tmp_path, "listener", "twin"), make(tmp_path, "other", "twin")

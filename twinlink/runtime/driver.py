@@ -93,6 +93,7 @@ class SessionDriver:
             self.session.receive_frame(topic, frame, mono_ns, now_ns, in_bulk)
         else:
             self.session.on_refused_frame(mono_ns, now_ns)
+            self.session.messages.acks.flush()  # a flood of such frames must not delay the acks of true peers
 
     def receive_ahead(self, topic: bytes, frame: Frame, mono_ns: int) -> None:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
