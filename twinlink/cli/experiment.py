@@ -133,11 +133,17 @@ def _list(given: argparse.Namespace) -> int:
     found = []
     for name in NAMES:
         each = description.load(name)
-        found.append({"name": name, "title": each.title, "source": each.source, "not_run": each.not_run or None})
+        needs = [*(["root"] if each.needs_root else []), *each.modules, *each.programs]
+        found.append(
+            {"name": name, "title": each.title, "source": each.source, "needs": needs, "not_run": each.not_run or None}
+        )
     width = max(map(len, NAMES))
-    lines = [
-        f"{each['name']:<{width}}  {each['title']}" + (f" [not run here: {each['not_run']}]" if each["not_run"] else "")
-        for each in found
-    ]
+    lines = [f"{each['name']:<{width}}  {each['title']}{_told_needs(each)}" for each in found]
     Output(given.json).emit({"experiments": found}, wrapped("\n".join(lines)))
     return DONE
+
+
+def _told_needs(each: dict[str, Any]) -> str:
+    if each["not_run"]:
+        return f" [not run here: {each['not_run']}]"
+    return f" [needs {', '.join(each['needs'])}]" if each["needs"] else ""
