@@ -6,12 +6,12 @@ import pytest
 
 import twinlink
 from tests.identity.authority import Authority, mount
-from tests.identity.nodes import REFUSED_S, Node, deliver, opener, streaming
+from tests.identity.nodes import REFUSED_S, Node, deliver, needs_mosquitto, opener, streaming
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import wait_for_event
 from twinlink.transport_options import TransportName
 
-TRANSPORTS = ["websocket"]
+TRANSPORTS = ["websocket", pytest.param("mqtt", marks=needs_mosquitto)]
 TRUSTED = {"twin-1": b"gnb gnb-1\n", "gnb-1": b"twin twin-1\n"}
 
 of_each = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -62,6 +62,8 @@ def test_a_certificate_of_an_authority_needs_a_trusted_name(
                 connector.sender("up").send(b"secret")
                 with pytest.raises(twinlink.AuthenticationError):
                     connector.wait_ready(patience(REFUSED_S))
+                refusal = wait_for_event(listener, twinlink.Refused)
+                assert (refusal.identity, refusal.reason) == ("gnb-2" if refused is other else "", "unknown")
         assert listener.peers() == []
         assert listener.stats()["received"] == {}
         mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\nobserver gnb-2\n"})

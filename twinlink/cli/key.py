@@ -1,4 +1,4 @@
-"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate, router."""
+"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate, router, broker."""
 
 import argparse
 from collections.abc import Callable
@@ -18,6 +18,7 @@ twinlink key trust LINE --as twin-1 --role twin --identity gnb-1.id
 twinlink key list --identity gnb-1.id
 twinlink key revoke twin-1 --identity gnb-1.id
 twinlink key router twinlink/cell-7=gnb-1,twin-1 --identity router-1.id
+twinlink key broker twin-1=gnb-1,gnb-2 --identity broker-1.id
 """
 _ACTIONS = {
     "new": "make the identity NAME, and print its public line",
@@ -27,9 +28,10 @@ _ACTIONS = {
     "revoke": "refuse the peer NAME from now on",
     "rotate": "make the next keys of this node, and print their public line; with --use, begin to use them",
     "router": "write the configuration of the Zenoh router with this identity, for the nodes NAME of each NAMESPACE",
+    "broker": "write the files of the MQTT broker with this identity, for each LISTENER and its connectors NAME",
 }
-_ROLES = ("gnb", "twin", "observer", "router")
-_ROUTER_LISTENS = "tcp/0.0.0.0:7447"
+_ROLES = ("gnb", "twin", "observer", "router", "broker")
+_ROUTER_LISTENS, _BROKER_LISTENS = "tcp/0.0.0.0:7447", "tcp/0.0.0.0:8883"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +42,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ACTION",
         help="; ".join(f"{name}: {does}" for name, does in _ACTIONS.items()),
     )
-    parser.add_argument("subject", nargs="*", metavar="NAME|LINE|NAMESPACE=NAME,NAME", help="what the action is about")
+    parser.add_argument(
+        "subject",
+        nargs="*",
+        metavar="NAME|LINE|NAMESPACE=NAME,NAME|LISTENER=NAME,NAME",
+        help="what the action is about",
+    )
     parser.add_argument("--identity", type=Path, metavar="DIR", help="the folder of this node's identity")
     parser.add_argument(
         "--role", choices=_ROLES, help="new: of this node; trust: of the peer. A twin may send decisions"
@@ -59,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--listen",
         action="append",
         metavar="tcp/HOST:PORT",
-        help=f"router: where it listens; may be repeated (default {_ROUTER_LISTENS})",
+        help=f"router, broker: where it listens; may be repeated (default {_ROUTER_LISTENS}, {_BROKER_LISTENS})",
     )
     parser.add_argument("--json", action="store_true", help="list: one JSON object on stdout")
 
@@ -200,13 +207,7 @@ def _router(given: argparse.Namespace) -> None:
     from twinlink.transports import Endpoint
     from twinlink.transports.zenoh_router import write_router
 
-    namespaces: dict[str, list[str]] = {}
-    for one in given.subject or ():
-        namespace, _, names = one.partition("=")
-        found = namespaces.setdefault(namespace, [])
-        found += [name for name in dict.fromkeys(names.split(",")) if name and name not in found]
-    if not namespaces or not all(namespaces.values()):
-        raise ConfigurationError("give each namespace and its nodes, such as twinlink/cell-7=gnb-1,twin-1")
+    namespaces = _groups(given, "give each namespace and its nodes, such as twinlink/cell-7=gnb-1,twin-1")
     listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_ROUTER_LISTENS]]
     written = write_router(Identity.load(given.identity), namespaces, listens)
     for namespace, names in namespaces.items():
@@ -215,6 +216,34 @@ def _router(given: argparse.Namespace) -> None:
     log(_NAME, f"it listens on {where}: start it as the user who owns {given.identity}: zenohd --config {written}")
     log(_NAME, "zenohd reads it once: after each change of keys or namespaces, run this again, and start zenohd anew")
     _print(str(written))
+
+
+def _broker(given: argparse.Namespace) -> None:
+    from twinlink.identity import Identity
+    from twinlink.transports import Endpoint
+    from twinlink.transports.mqtt_access import write_broker
+
+    links = _groups(given, "give each listener and its connectors, such as twin-1=gnb-1,gnb-2")
+    listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_BROKER_LISTENS]]
+    written = write_broker(Identity.load(given.identity), links, listens)
+    for listener, connectors in links.items():
+        log(_NAME, f"listener {listener}: {', '.join(connectors)}")
+    log(_NAME, f"it listens on {', '.join(map(str, listens))} when mosquitto.conf says: include_dir {written.parent}")
+    log(_NAME, f"mosquitto's user must be able to read {given.identity}: chown -R mosquitto {given.identity}")
+    log(_NAME, "then start mosquitto anew. After `key revoke` and this, a reload (SIGHUP) ends the rights of that name")
+    _print(str(written))
+
+
+def _groups(given: argparse.Namespace, advice: str) -> dict[str, list[str]]:
+    """The names in each ``GROUP=NAME,NAME``."""
+    groups: dict[str, list[str]] = {}
+    for one in given.subject or ():
+        group, _, names = one.partition("=")
+        found = groups.setdefault(group, [])
+        found += [name for name in dict.fromkeys(names.split(",")) if name and name not in found]
+    if not groups or not all(groups.values()):
+        raise ConfigurationError(advice)
+    return groups
 
 
 def _name(given: argparse.Namespace) -> str:
@@ -244,4 +273,5 @@ _RUN: dict[str, Callable[[argparse.Namespace], None]] = {
     "revoke": _revoke,
     "rotate": _rotate,
     "router": _router,
+    "broker": _broker,
 }

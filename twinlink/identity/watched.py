@@ -78,6 +78,11 @@ class WatchedIdentity:
             return False
         return any(self.issued.get(name) == "broker" for name in (found.name, *found.hosts))
 
+    def why_not(self, name: str) -> str:
+        """Why no key of a node with this name counts: ``revoked`` or ``unknown``."""
+        own = self.identity
+        return "revoked" if name in own.revoked_names or any(peer.name == name for peer in own.revoked) else "unknown"
+
     def _issued(self, certificate: bytes, authority: bytes) -> certificates.Issued | None:
         """What a certificate of the authority says; None for all others, and where it has expired or is revoked."""
         if not authority or authority != self.identity.authority:

@@ -171,8 +171,8 @@ class MqttTransport(Transport):
             if not self._authentication.connected(opened):
                 cut(self._client)
                 return False
-            through_broker = self._authentication.through_broker
-            self._publisher.on_hello_answered = self._problem.on_hello_answered if through_broker else None
+            asks = self._authentication.may_be_denied
+            self._publisher.on_hello_answered = self._problem.on_hello_answered if asks else None
         self._descriptor = opened.fileno() if opened else None
         return True
 
@@ -310,7 +310,7 @@ class MqttTransport(Transport):
         client = self._client
         if self._descriptor is None:
             if not self._closing.is_set():
-                self._start_connecting(self._pause_s)
+                self._start_connecting(max(self._pause_s, self._problem.pause_s))
             return
         try:
             for _ in range(READ_PACKETS):

@@ -82,11 +82,21 @@ class MqttIdentity:
         self._listener = peer.name if peer is not None else None
         return self.through_broker or peer is not None
 
+    @property
+    def may_be_denied(self) -> bool:
+        """Whether the broker may accept the certificate of this side, but no messages below its name."""
+        return self.through_broker or (bool(self._authority) and not self._has_broker)
+
     def sender_and_topic(self, topic: str) -> tuple[str, AuthenticatedPeer | None, str]:
         """The name in a topic, the peer that publishes below it, if it is trusted now, and the link's topic."""
         name, _, rest = topic.partition("/")
         counts = self._listening or self.through_broker or name == self._listener
         return name, self.watched.by_name.get(name) if counts else None, rest
+
+    def denies(self, name: str) -> str | None:
+        """Why a node whose certificate the broker has accepted may not publish, as `Refusal` has it; None: it may."""
+        trusted = name == self.watched.name or name in self.watched.by_name
+        return None if trusted else self.watched.why_not(name)
 
     def broker_files(self, directory: Path) -> str:
         """Write the files of a private broker into its directory; returns lines of its configuration."""

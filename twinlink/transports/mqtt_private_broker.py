@@ -17,7 +17,7 @@ ADDRESS = r"(?P<address>\S+)"
 # What mosquitto 2.0 logs of a connection: that it is there, is accepted, or fails.  Which one fails, it says only where
 # the handshake does not take long; else it is taken to be the newest.
 NEW = re.compile(rf"New connection from {ADDRESS} on port")
-ACCEPTED = re.compile(rf"New client connected from {ADDRESS} as ")
+ACCEPTED = re.compile(rf"New client connected from {ADDRESS} as .* u'(?P<name>.*)'\)")
 FAILED = re.compile(rf"(?:Client connection from {ADDRESS} failed|OpenSSL Error\[0\]): error:.*:(?P<error>[^:]*?)\.?$")
 NO_IDENTITY = {"peer did not return a certificate", "wrong version number", "http request", "unsupported protocol"}
 
@@ -32,6 +32,7 @@ class PrivateBroker(Mosquitto):
     """
 
     def __init__(self, endpoint: Endpoint, max_frame: int, authentication: "MqttIdentity | None") -> None:
+        self._authentication = authentication
         self._pending: deque[str] = deque(maxlen=MAX_PENDING)
         security = authentication.broker_files if authentication is not None else None
         super().__init__(endpoint, max_packet=max_frame + AROUND_A_FRAME, security=security)
@@ -45,14 +46,22 @@ class PrivateBroker(Mosquitto):
             elif accepted := ACCEPTED.match(line):
                 if accepted["address"] in self._pending:
                     self._pending.remove(accepted["address"])
+                if self._authentication is not None and (reason := self._authentication.denies(accepted["name"])):
+                    found.append(Refusal(accepted["name"], accepted["address"], reason))
             elif failed := FAILED.match(line):
                 newest = self._pending.pop() if failed["address"] is None and self._pending else ""
-                found.append(Refusal("", failed["address"] or newest, _reason(failed["error"])))
+                if reason := _reason(failed["error"]):
+                    found.append(Refusal("", failed["address"] or newest, reason))
         return found
 
 
-def _reason(error: str) -> str:
-    """As `Refusal` has it, of OpenSSL's text; it does not tell a revoked or expired certificate from an unknown one."""
+def _reason(error: str) -> str | None:
+    """As `Refusal` has it, of OpenSSL's text, which does not tell revoked or expired certificates from unknown ones.
+
+    None: the connection has not failed for its keys.
+    """
     if error in NO_IDENTITY:
         return "mechanism"
-    return "key" if " alert " in f" {error} " else "unknown"
+    if " alert " in error:
+        return "key"
+    return "unknown" if error == "certificate verify failed" else None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Reason codes of CONNACK and PUBACK (MQTT 5.0 section 2.4) for a client that may not connect or publish
 BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD = 0x86, 0x87, 0x8A, 0x8C
 REFUSED = {BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD}
+DENIED_S = 0.5  # between two attempts to connect, as long as the broker refuses
 UNCONFIRMED_S = 1.0  # a broker loses nothing: a peer that confirms no hello for so long does not take this side
 
 
@@ -40,20 +41,23 @@ class MqttProblem:
     def on_connack(self, code: int, reason: str) -> None:
         """The broker has answered; ``reason`` is the text of the code."""
         self._connack = reason if code in REFUSED else None
-        self._may_publish, self._unknown, self._unconfirmed = True, None, None
+        self._unknown, self._unconfirmed = None, None
 
     def on_hello_answered(self, code: int) -> None:
-        """The broker has acknowledged a hello of this side."""
+        """The broker has acknowledged a hello of this side; mosquitto may end the connection after a refusal."""
         self._may_publish = code not in REFUSED
+
+    @property
+    def pause_s(self) -> float:
+        """Before the next attempt to connect, at least."""
+        return 0.0 if self._may_publish and self._connack is None else DENIED_S
 
     def on_unknown(self, name: str) -> None:
         """A hello came through a broker below the name of a node that is not trusted here."""
         assert self._authentication is not None
         self._unknown = name
-        own = self._authentication.watched.identity
-        was = name in own.revoked_names or any(peer.name == name for peer in own.revoked)
-        reason = "revoked" if was else "unknown"
-        self._refusals.add(Refusal(name, f"{self._endpoint.host}:{self._endpoint.port}", reason))
+        if reason := self._authentication.denies(name):
+            self._refusals.add(Refusal(name, f"{self._endpoint.host}:{self._endpoint.port}", reason))
 
     def on_hello(self, peer: "AuthenticatedPeer | None", hears_us: bool) -> None:
         """A hello of a trusted peer came; ``hears_us``: whether it confirms one of this side."""
@@ -67,22 +71,31 @@ class MqttProblem:
         self._handshakes.check(connected)
         if self._connack is not None and not connected:
             return self._refused_by_broker(self._connack)
-        if not connected:
-            return self._of_handshake()
+        if not connected and (found := self._of_handshake()):
+            return found
         authentication = self._authentication
-        if authentication is None or not authentication.through_broker:
+        if authentication is None:
             return None
         watched = authentication.watched
         if not self._may_publish:
-            return (
-                f"{self._where} does not let {watched.name} publish: its access list has not this name, or has it no "
-                f"more. {_rewrite(watched.name)}"
-            )
+            return self._denied(authentication)
+        if not (connected and authentication.through_broker):
+            return None
         if self._unconfirmed is not None and time.monotonic() - self._unconfirmed[0] > UNCONFIRMED_S:
             return identity_advice.refused_there(self._unconfirmed[1], watched.identity)
         if not watched.names:
             return identity_advice.none_trusted(watched.identity.folder)
         return self._refused_here(self._unknown) if self._unknown is not None else None
+
+    def _denied(self, authentication: "MqttIdentity") -> str:
+        own = authentication.watched.identity
+        if not authentication.through_broker:
+            where = f"the listener at {self._endpoint.host} port {self._endpoint.port}"
+            return identity_advice.refused_there(where, own)
+        return (
+            f"{self._where} does not let {own.name} publish: its access list has not this name, or has it no more. "
+            f"{_rewrite(own.name)}"
+        )
 
     def _of_handshake(self) -> str | None:
         found = self._handshakes.problem

@@ -110,7 +110,8 @@ class Publisher:
         self._go_on(client)
 
     def _acknowledged(self, client: Client, userdata: Any, number: int, reason: Any, properties: Any) -> None:
-        if number == self._hello and self.on_hello_answered is not None:
+        is_hello = number == self._hello
+        if is_hello and self.on_hello_answered is not None:
             self._hello = None
             self.on_hello_answered(reason.value)
         if number not in self._limit.published:  # it had QoS 0
@@ -119,7 +120,7 @@ class Publisher:
         if not self._qos and not self.unacknowledged:
             client.on_publish = None
         self._go_on(client)
-        if reason.is_failure and not refused:
+        if reason.is_failure and not refused and not is_hello:
             self._warn(f"did not take a message: {reason}")
 
     def on_disconnected(self, reason: Any, lost: bool) -> tuple[bool, bool]:

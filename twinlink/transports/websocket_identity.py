@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from websockets.exceptions import InvalidStatus
 
+from ..identity import certificates
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
 from . import identity_advice
@@ -81,7 +82,11 @@ class WebsocketIdentity:
         for revoked in self.watched.identity.revoked:
             if revoked.line.certificate == connection.certificate:
                 return Refusal(revoked.name, connection.address, "revoked")
-        return Refusal(peer.name if peer is not None else "", connection.address, "unknown")
+        if peer is not None:
+            return Refusal(peer.name, connection.address, "unknown")
+        issued = certificates.issued(connection.certificate)
+        name = issued.name if issued is not None else ""
+        return Refusal(name, connection.address, self.watched.why_not(name))
 
     def failure(self, connection: WebsocketConnection) -> Refusal | None:
         """Why TLS has ended a connection before it was open; None: for nothing that concerns keys."""
