@@ -8,6 +8,7 @@ from gnuradio import gr
 from numpy.typing import NDArray
 from twinlink_replay.blocks import Source
 from twinlink_replay.blocks.observer import Observer, Record
+from twinlink_replay.blocks.source import OUTPUT_SAMPLES
 from twinlink_replay.twin.controller import Controller
 
 import twinlink
@@ -104,6 +105,15 @@ def test_several_slots_of_a_message_are_packets_of_their_own(stream: Stream) -> 
     stream.wait_for(3 * 96, records=6)
     assert np.array_equal(stream.probe.int16(), np.concatenate([value.reshape(-1, 2) for value in values]))
     assert [stream.probe.tags[offset]["gap"] for offset in sorted(stream.probe.tags)] == [0, 1, 2]
+
+
+def test_a_slot_may_be_longer_than_the_buffer_of_the_flowgraph(stream: Stream) -> None:
+    values = samples(16, 14, 51)
+    assert values.size // 2 > OUTPUT_SAMPLES
+    stream.send(message(values, first=0).encode())
+    stream.wait_for(values.size // 2, records=14)
+    assert np.array_equal(stream.probe.int16(), values.reshape(-1, 2))
+    assert [tags["packet_len"] for tags in stream.probe.tags.values()] == [values.size // 2]
 
 
 @pytest.mark.parametrize("content", [Content.POWER, Content.POWER_DB])
