@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from twinlink.protocol.send.congestion import (
     GIGABIT,
+    MAX_ACK_QUEUEING_NS,
     MAX_BDP_OCTETS,
     MAX_QUEUEING_NS,
     MIN_IN_FLIGHT_OCTETS,
@@ -43,6 +44,9 @@ def test_a_path_that_is_kept_full_shows_how_fast_it_is(rate: float, idle: int) -
         path.look(int(rate * LOOK_NS), waits=True)
     queue = path.delivery_rate.limit_octets(MOST, 0)
     assert queue == pytest.approx(max(MIN_IN_FLIGHT_OCTETS, min(rate * MAX_QUEUEING_NS, MOST)), rel=0.01)
+    beside_acks = path.delivery_rate.limit_octets(MOST, 0, MAX_ACK_QUEUEING_NS)
+    shorter = min(rate, GIGABIT) * MAX_ACK_QUEUEING_NS
+    assert beside_acks == pytest.approx(max(MIN_IN_FLIGHT_OCTETS, shorter), rel=0.01)
     assert path.delivery_rate.is_slow(MOST) == (rate * MAX_QUEUEING_NS < MOST)
     assert path.delivery_rate.bdp_octets(50_000_000) == pytest.approx(
         min(min(rate, GIGABIT) * 50_000_000, MAX_BDP_OCTETS), rel=0.01
