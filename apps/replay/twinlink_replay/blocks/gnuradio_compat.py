@@ -110,8 +110,8 @@ class ThreadState:
 
     def release(self) -> None:
         """Call it in `stop`; only the thread that called `hold` can release its state."""
-        if self._thread == threading.get_ident():
-            self._thread = None
+        thread, self._thread = self._thread, None
+        if thread == threading.get_ident():
             ctypes.pythonapi.PyGILState_Release(_LOCKED)
 
 
