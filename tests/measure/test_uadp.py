@@ -174,7 +174,9 @@ def test_a_message_that_is_cut_is_never_read_beyond_its_end(message: NetworkMess
     ("octets", "told"),
     [
         ("02", "UADP version 2; this codec reads version 1"),
-        ("81 10", "security"),
+        ("81 18", "with DataSetClassId, security is not read"),
+        ("d1 81 01 ba08 01 0500", r"with chunks is not read \(ExtendedFlags1 0x81, ExtendedFlags2 0x01\)"),
+        ("81 80 e6", "with promoted fields, discovery, reserved flags is not read"),
         ("91 06 00", "type 6 of a PublisherId is reserved"),
         ("01 01 0100 86 00", "an array"),
         ("01 01 0100 01 01 00", "1 octets follow the last field"),
@@ -186,6 +188,12 @@ def test_a_message_that_is_cut_is_never_read_beyond_its_end(message: NetworkMess
 def test_what_cannot_be_read_is_said(octets: str, told: str) -> None:
     with pytest.raises(UadpError, match=told):
         decoded(bytes.fromhex(octets))
+
+
+def test_a_publisher_id_that_is_a_null_string_is_read_as_an_empty_one() -> None:
+    message = decoded(bytes.fromhex("91 04 ffffffff 01 0100 01 01"))
+    assert message.publisher_id == ""
+    assert decoded(encoded(message)) == message
 
 
 def test_what_cannot_be_encoded_is_said() -> None:

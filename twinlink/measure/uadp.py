@@ -295,15 +295,16 @@ def decode(octets: bytes | bytearray | memoryview) -> NetworkMessage:
     second = reader.one(_U8) if extended & 0x80 else 0
     if extended & 0x18 or second:
         raise UadpError(
-            f"DataSetClassId, security, chunks, promoted fields and discovery are not read (ExtendedFlags1 "
-            f"0x{extended:02x}, ExtendedFlags2 0x{second:02x})"
+            f"a NetworkMessage with {_unread(extended, second)} is not read (ExtendedFlags1 0x{extended:02x}, "
+            f"ExtendedFlags2 0x{second:02x})"
         )
     kind, publisher_id = PublisherIdType.UINT16, None
     if flags & 0x10:
         if extended & 7 not in list(PublisherIdType):
             raise UadpError(f"type {extended & 7} of a PublisherId is reserved")
         kind = PublisherIdType(extended & 7)
-        publisher_id = reader.text() if kind == PublisherIdType.STRING else reader.one(_PUBLISHER_IDS[kind])
+        # A null String is an id, unlike None.
+        publisher_id = reader.text() or "" if kind == PublisherIdType.STRING else reader.one(_PUBLISHER_IDS[kind])
     group = reader.some(reader.one(_U8) if flags & 0x20 else 0, _U16, _U32, _U16, _U16)
     ids = [reader.one(_U16) for _ in range(reader.one(_U8))] if flags & 0x40 else [None]
     timestamp, pico_seconds = reader.some(extended >> 5 & 3, _I64, _U16)
@@ -322,6 +323,19 @@ def decode(octets: bytes | bytearray | memoryview) -> NetworkMessage:
         timestamp=timestamp,
         pico_seconds=pico_seconds,
     )
+
+
+def _unread(extended: int, second: int) -> str:
+    """The features of a NetworkMessage that this codec does not have, by ExtendedFlags1 and 2."""
+    known = (
+        (extended & 0x08, "DataSetClassId"),
+        (extended & 0x10, "security"),
+        (second & 0x01, "chunks"),
+        (second & 0x02, "promoted fields"),
+        (second & 0x1C, "discovery"),
+        (second & 0xE0, "reserved flags"),
+    )
+    return ", ".join(name for flag, name in known if flag)
 
 
 def _read_message(reader: _Reader, writer_id: int | None) -> DataSetMessage:
