@@ -135,6 +135,16 @@ def test_the_greatest_payload_is_carried_and_more_is_skipped(subject: str, tmp_p
     assert skipped["reason"].startswith(f"its greatest payload is {greatest[0]:,} octets: ")
 
 
+def test_what_waits_longer_than_the_time_out_is_skipped(tmp_path: Path) -> None:
+    options: dict[str, dict[str, Any]] = {"raw-http": {"poll_ms": 6000}, "raw-s7": {"sweep_ms": 2000}}
+    plan = Plan(tuple(options), (1000,), ("rw-dt",), options=options)
+    told = [cell["reason"] for cell in measure(tmp_path, plan)["cells"]]
+    assert told == [
+        f"an exchange takes up to {seconds} s of sweeps and polls: give a --timeout above that, not 5"
+        for seconds in (6, 8)  # three requests to write, one to read
+    ]
+
+
 @pytest.mark.parametrize(
     ("subject", "options", "told"),
     [

@@ -10,7 +10,7 @@ from ..errors import TwinlinkError
 from . import formatting, load
 from .cell_run import CellRun, failure
 from .cells import Plan
-from .channels import beyond, round_trips, without_cable
+from .channels import beyond, round_trips, too_slow, without_cable
 from .mgen_cell import MgenCell, MgenTaken
 from .run import Run
 from .setting import HostLost, Pair, Setting
@@ -58,10 +58,15 @@ class Sweep:
     def _measurable(self, cells: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Add all cells to the run; yields those that their subject can carry here, the others stay skipped."""
         for cell in cells:
-            cell["round_trips"] = round_trips(cell["subject"], cell["octets"], cell["direction"])
+            subject, octets, direction = cell["subject"], cell["octets"], cell["direction"]
+            cell["round_trips"] = round_trips(subject, octets, direction)
             self._run.add_cell(cell)
-            cable = without_cable(cell["subject"], self._setting.counts_wire)
-            reason = cable or beyond(cell["subject"], cell["octets"])
+            options = self._plan.options.get(subject, {})
+            reason = (
+                without_cable(subject, self._setting.counts_wire)
+                or beyond(subject, octets)
+                or too_slow(subject, octets, direction, options, self._plan.timeout_s)
+            )
             if reason is None:
                 yield cell
             else:

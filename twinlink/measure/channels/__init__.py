@@ -29,6 +29,7 @@ __all__ = [
     "check",
     "find",
     "round_trips",
+    "too_slow",
     "without_cable",
 ]
 
@@ -67,6 +68,17 @@ def round_trips(subject: str, octets: int, direction: str) -> int | None:
     """Round trips of one exchange in a closed loop (`Subject.round_trips`); None if that is not stated."""
     known = find(subject).round_trips
     return known and known(octets, direction)
+
+
+def too_slow(subject: str, octets: int, direction: str, options: dict[str, Any], timeout_s: float) -> str | None:
+    """Why an exchange waits longer than ``timeout_s`` for the server's sweeps and the polls; None if it does not."""
+    known = find(subject)
+    given = {**known.options, **options}
+    sweeps_ms = given.get("sweep_ms", 0) * (round_trips(subject, octets, direction) or 0)
+    wait_s = (sweeps_ms + max(given.get("poll_ms", 0), given.get("publishing_ms", 0))) / 1000
+    if wait_s <= timeout_s:
+        return None
+    return f"an exchange takes up to {wait_s:g} s of sweeps and polls: give a --timeout above that, not {timeout_s:g}"
 
 
 def check(subject: str, options: dict[str, Any]) -> None:
