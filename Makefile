@@ -56,5 +56,5 @@ image: ## the container images twinlink-exporter and twinlink-replay, with podma
 	done
 
 clean: ## remove .venv/, caches and what demo, bench and MGEN sweeps left
-	@rm -rf .venv demo-out bench-out comparison-out mgen-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv demo-out bench-out comparison-out truths-out mgen-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
