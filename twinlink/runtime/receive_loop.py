@@ -13,7 +13,8 @@ from .port_probe import PortProbe
 
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 SLOW_HANDLER_NS = 1_000_000  # after a handler that took longer, what has come meanwhile is read before the next call
-DRAIN_NS = 10_000_000  # but not for longer than this: acks and hellos wait meanwhile
+DRAIN_NS = 10_000_000  # but not for longer than this: hellos, and acks beside a slow handler, wait meanwhile
+ACKS_NS = 1_000_000  # acks of messages in bulk leave as often: a flood from one peer must not delay those of another
 LONG_HANDLER_NS = 5_000_000  # beside one that takes longer, another thread may read
 LONG_NS = 1_000_000_000  # so long after such a handler, the next is expected to take long as well
 SEARCH_S = SEARCH_INTERVAL_NS / 1e9
@@ -133,11 +134,14 @@ class ReceiveLoop:
     def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
         """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
         driver, receive = self._driver, self._transport.receive
-        until = now + DRAIN_NS
+        until, flush_at = now + DRAIN_NS, now + ACKS_NS
         while received is not None:
             driver.receive(received[0], received[1], now, in_bulk=True)
-            if now > until:
-                break
+            if now > flush_at:
+                if now > until:
+                    break
+                driver.flush_acks()
+                flush_at = now + ACKS_NS
             received = receive(0)
             now = _monotonic_ns()
         else:
