@@ -23,11 +23,11 @@ import zenoh
 from ..errors import ConfigurationError, TransportError
 from ..process.malloc import trim
 from .base import Endpoint, Frame, Transport, check_descriptors
-from .tls_handshakes import TlsHandshakes
 from .zenoh_absent import AbsentSession, AbsentSubscriber
 from .zenoh_config import TLS_RETRY_MS, ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger, connection_changes, count_connections
 from .zenoh_errors import FORKED, NO_ROUTER, no_peer_at_router, not_opened, not_shared, reason, shared_memory_lack
+from .zenoh_handshakes import ZenohHandshakes
 from .zenoh_inbox import SEAL, SEAL_OCTETS, SEALED_OCTETS, TICK_S, ZenohInbox
 from .zenoh_locators import Locators
 from .zenoh_publishers import ZenohPublishers
@@ -89,7 +89,7 @@ class ZenohTransport(Transport):
             raise TransportError(FORKED)
         check_descriptors(DESCRIPTORS)
         self._authentication = self._authenticated()
-        self._handshakes = [TlsHandshakes(one, self.identity, self._client) for one in self.endpoints]
+        self._handshakes = ZenohHandshakes(self.endpoints, self.identity, self._client, self.refusals)
         self._prefix = self._authentication.prefix if self._authentication is not None else ""
         self._refusals = ZenohRefusals(self.identity, self.refusals) if self.identity and self.listening else None
         self._publishers = ZenohPublishers(self._prefix)
@@ -120,28 +120,30 @@ class ZenohTransport(Transport):
             return None
         if self.options.shared_memory:
             raise ConfigurationError("zenoh with an identity shares no memory, which is not encrypted: leave it out")
-        from .zenoh_identity import ZenohIdentity  # needs a package that other links do without
+        from .zenoh_authority import ZenohAuthority  # these need a package that other links do without
+        from .zenoh_identity import ZenohIdentity
 
         side: Side = "client" if self._client else "listener" if self.listening else "connector"
-        return ZenohIdentity(self.identity, side, self.options.namespace)
+        kind = ZenohAuthority if self.identity.identity.authority else ZenohIdentity
+        return kind(self.identity, side, self.options.namespace)
 
     def _trusts_none(self) -> bool:
         """Whether this is a connector that trusts no listener, or a client that trusts no router."""
         if self._authentication is None or self.listening:
             return False
         self._authentication.pin()
-        return not self._authentication.pins
+        return not self._authentication.names
 
     def tick(self) -> None:
         if not self.listening:
-            connected = self._connections_up() > 0
-            for one in self._handshakes:
-                one.check(connected)
-            self.authentication_problem = next((one.problem for one in self._handshakes if one.problem), None)
+            self._handshakes.check(self._connections_up() > 0)
+            self.authentication_problem = self._handshakes.problem
         if (authentication := self._authentication) is not None:
             authentication.watched.refresh()
             if not self.listening:
-                authentication.pin(next((one.certificate for one in self._handshakes if one.certificate), None))
+                authentication.pin(self._handshakes.certificate)
+            if self._handshakes.peers is not None and (name := authentication.take_unknown()) is not None:
+                self._handshakes.peers.on_unknown(name)
         if not self._client:  # see _keep_router
             self._keep_identity()
 
@@ -151,21 +153,16 @@ class ZenohTransport(Transport):
         A listener of TLS takes no connection for a tenth of a second after one that failed (Zenoh 1.10).  So connectors
         leave it to the seldom handshakes to find out when it takes them, and do not scout a port that answers.
         """
-        is_absent, waits = isinstance(self._session, AbsentSession), self._waits
+        is_absent, waits = isinstance(self._session, AbsentSession), self._handshakes.is_refused
         is_stale = self._authentication is not None and self._authentication.is_stale
         if not self.listening:
-            self.scouts = self._handshakes[0].unreachable if self._authentication is not None else not waits
+            self.scouts = self._handshakes.unreachable if self._authentication is not None else not waits
         if waits and not is_absent:
             old = self._session
             self._be_without_session()
             self._close_aside(old)
         elif not waits and (is_stale or (is_absent and not self._trusts_none())):
             self._reidentify()
-
-    @property
-    def _waits(self) -> bool:
-        """Whether a connector has no session, until one of its handshakes says that the listener would take it."""
-        return self.authentication_problem is not None or any(one.is_busy for one in self._handshakes)
 
     def _reidentify(self) -> None:
         """Open the session anew, with other keys.  A listener needs its port, and untrusted peers must go."""
@@ -196,7 +193,7 @@ class ZenohTransport(Transport):
             return 0
         if self._authentication is None or self.listening:
             return count_connections(session, self._client)
-        return count_connections(session, self._client, {key.name for key in self._authentication.pins})
+        return count_connections(session, self._client, set(self._authentication.names))
 
     def _open_session(self) -> None:
         if self.options.shared_memory and (lack := shared_memory_lack()):
@@ -256,7 +253,7 @@ class ZenohTransport(Transport):
             self._reopen(patience)
 
     def _reopen(self, patience: int) -> None:
-        if self._trusts_none() or self._waits:
+        if self._trusts_none() or self._handshakes.is_refused:
             return
         old, before = self._session, self._patience
         self._patience = patience  # the session is opened with it
@@ -320,7 +317,8 @@ class ZenohTransport(Transport):
             self._be_without_session()
             self._close_aside(old)
         absent = isinstance(self._session, AbsentSession)
-        if absent and time.monotonic() >= self._next_attempt_s and not self._waits and not self._trusts_none():
+        waits = time.monotonic() < self._next_attempt_s or self._handshakes.is_refused
+        if absent and not waits and not self._trusts_none():
             self._next_attempt_s = time.monotonic() + (TLS_RETRY_MS / 1000 if authentication is not None else 0.0)
             self._locators.move()
             with contextlib.suppress(zenoh.ZError, OSError):  # no router answers: the next tick tries again
@@ -333,9 +331,14 @@ class ZenohTransport(Transport):
         self._session = cast(zenoh.Session, AbsentSession())
         self._publishers.use(self._session)
 
+    def joins(self, epoch: int, hears_us: bool) -> bool:
+        if self._handshakes.peers is not None:
+            self._handshakes.peers.on_hello(self.sender, hears_us)
+        return False
+
     def why_alone(self) -> str | None:
         if not self._client:
-            return None
+            return self._authentication.why_alone if self._authentication is not None else None
         if isinstance(self._session, AbsentSession):
             return NO_ROUTER
         return no_peer_at_router(self.options.namespace, self.identity is not None)

@@ -46,11 +46,15 @@ class ZenohIdentity:
 
     Attributes:
         pinned: the key of the listener or router that a connector or client expects; None: it trusts none.
+        why_alone: what to check where no peer is met; None: nothing in particular.
     """
+
+    why_alone: str | None = None
 
     def __init__(self, watched: WatchedIdentity, side: Side, namespace: str) -> None:
         self.watched = watched
         self.pinned: TrustedPeer | None = None
+        self._unknown: str | None = None
         self._side = side
         self._namespace = f"{namespace}/" if namespace else ""
         self._used: Identity | None = None  # of the session's settings
@@ -71,6 +75,11 @@ class ZenohIdentity:
         return (pinned,) if pinned is not None and pinned in self._trusted else ()
 
     @property
+    def names(self) -> frozenset[str]:
+        """Of the nodes, or routers, that the session is to accept."""
+        return frozenset(key.name for key in self.pins)
+
+    @property
     def _trusted(self) -> tuple[TrustedPeer, ...]:
         """The keys of the nodes, or routers, that this one may connect to."""
         return self.watched.routers if self._side == "client" else self.watched.valid
@@ -89,7 +98,15 @@ class ZenohIdentity:
 
     def sender(self, name: str) -> AuthenticatedPeer | None:
         """The peer that puts below this name, if it is trusted now."""
-        return self.watched.by_name.get(name)
+        peer = self.watched.by_name.get(name)
+        if peer is None and name != self.watched.name:
+            self._unknown = name
+        return peer
+
+    def take_unknown(self) -> str | None:
+        """The last name, since this was called before, that was put below and is of no trusted peer."""
+        name, self._unknown = self._unknown, None
+        return name
 
     def settings(self) -> Entry:
         """Those of Zenoh's configuration that are its security; it uses them from now on."""
@@ -97,17 +114,8 @@ class ZenohIdentity:
         self._used, self._used_peers = own, peers
         # Without a trusted certificate Zenoh would trust the public authorities of the Web.
         roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_file.read_bytes()
-        side = "listen" if self._side == "listener" else "connect"
-        found: Entry = {
-            TLS + "root_ca_certificate_base64": base64.b64encode(roots).decode(),
-            TLS + f"{side}_certificate": str(own.certificate_file),
-            TLS + f"{side}_private_key": str(own.private_key_file),
-            TLS + "enable_mtls": True,
-            # Peers are known by their certificate and their name in it, at any address.
-            TLS + "verify_name_on_connect": False,
-            TLS + "close_link_on_expiration": True,
-            "access_control": self._access(own, peers),
-        }
+        names, proved = sorted(self.names), peers if self._side == "listener" else None
+        found = self._tls(own, roots) | {"access_control": self._access(own, names, proved)}
         if self._side == "listener":
             found[PASSWORD + "dictionary_file"] = self._password_file(own, peers)
         elif peers:
@@ -116,6 +124,19 @@ class ZenohIdentity:
             found[PASSWORD + "password"] = _password(own, peers[0], connector=own.curve_public, listener=listener)
         return found
 
+    def _tls(self, own: Identity, roots: bytes) -> Entry:
+        """``roots``: the trust anchors, PEM."""
+        side = "listen" if self._side == "listener" else "connect"
+        return {
+            TLS + "root_ca_certificate_base64": base64.b64encode(roots).decode(),
+            TLS + f"{side}_certificate": str(own.certificate_file),
+            TLS + f"{side}_private_key": str(own.private_key_file),
+            TLS + "enable_mtls": True,
+            # Peers are known by their certificate and their name in it, at any address.
+            TLS + "verify_name_on_connect": False,
+            TLS + "close_link_on_expiration": True,
+        }
+
     def _password_file(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> str:
         """A file in memory."""
         self.forget_passwords()
@@ -123,8 +144,8 @@ class ZenohIdentity:
         os.write(self._passwords, dictionary(own, peers))
         return f"/proc/self/fd/{self._passwords}"
 
-    def _access(self, own: Identity, peers: tuple[TrustedPeer, ...]) -> Entry:
-        names = sorted({peer.name for peer in peers})
+    def _access(self, own: Identity, names: list[str], proved: tuple[TrustedPeer, ...] | None) -> Entry:
+        """``proved``: as `subject` takes ``keys``."""
         # A router puts what comes of each peer: below the name of a peer that is not trusted, frames are dropped later.
         below = dict.fromkeys(names, "*") if self._side == "client" else {name: name for name in names}
         rules = [
@@ -132,7 +153,6 @@ class ZenohIdentity:
             rule("send", "put", ["egress"], f"{self._namespace}{own.name}/*/*"),
             *(rule(f"from {name}", "put", ["ingress"], f"{self._namespace}{below[name]}/*/*") for name in names),
         ]
-        proved = peers if self._side == "listener" else None
         policies: list[Entry] = [{"rules": ["subscribe", "send", f"from {name}"], "subjects": [name]} for name in names]
         return access_control(rules, [subject(name, proved) for name in names], policies)
 
