@@ -118,6 +118,13 @@ def test_a_node_that_revokes_a_peer_needs_no_router_for_it(tmp_path: Path) -> No
         wait_until(lambda: refused_frames(twin).get("data"))
         assert inbox.receive(timeout=0) is None
         assert twin.peers() == []
+        refused = wait_for_event(twin, twinlink.Refused)
+        assert (refused.identity, refused.reason) == ("gnb-1", "revoked")
+        with pytest.raises(twinlink.AuthenticationError, match="this side refuses gnb-1, which it hears through the"):
+            twin.wait_ready(patience())
+        wait_until(lambda: not gnb.peers())
+        with pytest.raises(twinlink.AuthenticationError, match="twin-1 refuses the key of this side, gnb-1"):
+            gnb.wait_ready(patience())
 
 
 def test_a_configuration_names_nodes_that_the_router_trusts(tmp_path: Path) -> None:

@@ -79,8 +79,10 @@ class WatchedIdentity:
         return any(self.issued.get(name) == "broker" for name in (found.name, *found.hosts))
 
     def why_not(self, name: str) -> str:
-        """Why no key of a node with this name counts: ``revoked`` or ``unknown``."""
+        """Why no key of a node with this name counts: ``revoked``, ``expired`` or ``unknown``."""
         own = self.identity
+        if any(peer.name == name for peer in own.trusted):
+            return "expired"
         return "revoked" if name in own.revoked_names or any(peer.name == name for peer in own.revoked) else "unknown"
 
     def _issued(self, certificate: bytes, authority: bytes) -> certificates.Issued | None:

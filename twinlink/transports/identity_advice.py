@@ -45,6 +45,14 @@ def refused_here(where: str, watched: "WatchedIdentity", router: bool = False) -
     )
 
 
+def refused_behind(name: str, where: str, folder: Path) -> str:
+    """This side does not trust the key of a node that it hears through a router."""
+    return (
+        f"this side refuses {name}, which it hears through {where}: if it is a peer, run `twinlink key trust LINE --as "
+        f"{name} --identity {folder}` here with the line that `twinlink key show` prints there"
+    )
+
+
 def none_there(where: str, router: bool = False) -> str:
     """The other side has no identity."""
     means = "`twinlink key router`" if router else "--identity"

@@ -37,10 +37,4 @@ class ZenohRefusals:
         for address, name in names.items():
             if name not in self._watched.names and address not in self._reported:
                 self._reported.add(address)
-                self._refusals.add(Refusal(name, address, self._reason(name)))
-
-    def _reason(self, name: str) -> str:
-        identity = self._watched.identity
-        if name in {peer.name for peer in identity.trusted}:
-            return "expired"
-        return "revoked" if name in {peer.name for peer in identity.revoked} else "unknown"
+                self._refusals.add(Refusal(name, address, self._watched.why_not(name)))
