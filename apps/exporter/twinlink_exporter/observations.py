@@ -161,9 +161,9 @@ class Observations:
             self._report_clock()
 
     def pause_ns(self) -> int:
-        """For how long nothing needs to be read: until a message can be complete, but the last of its slots.
+        """How long to wait before reading: until all slots of the message but the last can have come.
 
-        Each slot takes less time in a row of several than with a wait before it.
+        To read several slots in a row takes less processor time than to wait for each.
         """
         came, self._came = self._came, False
         lacking = self._reduction.slots_per_message - len(self._waiting)
