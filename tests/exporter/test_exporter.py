@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from twinlink_e3 import Endpoints
-from twinlink_exporter import block, link_inbox, session
-from twinlink_exporter import exporter as exporter_module
+from twinlink_exporter import block, decision_check, link_inbox, session
 from twinlink_exporter.decision_guard import Limits, check
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.twin_sync import SyncLimits
@@ -179,7 +178,7 @@ def test_of_a_flood_of_decisions_the_oldest_are_dropped(
         go_on.wait(patience())
         return check(payload, limits, now_ns)
 
-    monkeypatch.setattr(exporter_module, "check", slow_check)
+    monkeypatch.setattr(decision_check, "check", slow_check)
     monkeypatch.setattr(link_inbox, "SIZE", 4)
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)

@@ -17,7 +17,7 @@ MS = 1_000_000
 
 # Broken by senders that do not prove to be a trusted twin, see `Authentication`.
 AuthenticationRule = Literal["identity", SignatureRule]
-# The rules of `check`; then those of the `Exporter`, which needs more than the decision for them.
+# The rules of `check`; then those of `DecisionCheck`, which needs more than the decision for them.
 Rule = Literal[
     "schema", "range", "protected", "age", "validity",
     "peer", AuthenticationRule, "e3", "order", "holder", "sync",

@@ -1,7 +1,7 @@
 """The exporter: one thread between the E3 sockets and the link.
 
 E3 indication -> `Observations` -> flow spectrum ======> twin
-E3 control <- `Blocks` <- `check` <- `Authentication` <- flow control <== twin
+E3 control <- `Blocks` <- `DecisionCheck` <- flow control <== twin
                                       flow control-result ==> twin
 """
 
@@ -18,16 +18,16 @@ from twinlink_e3 import IndicationMessage, MalformedPdu, MessageAck, MessageIds
 import twinlink
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
-from twinlink.control import PrbBlock, PrbBlockResult, Status
+from twinlink.control import PrbBlockResult, Status
 from twinlink.measure.ledger import Ledger
-from twinlink.signed_payload import body_of
 from twinlink.sync import State as SyncState
 
 from . import report
 from .authentication import Authentication
 from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
 from .counters import Counters
-from .decision_guard import Limits, Rejection, Rule, check, identifier
+from .decision_check import DecisionCheck
+from .decision_guard import Limits, Rejection, Rule
 from .generation_search import GenerationSearch
 from .link_inbox import LinkInbox
 from .observation import Carrier
@@ -41,6 +41,7 @@ from .twins import Twins
 IDLE_MS = 500
 BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
 COPIES = 4  # times that slots are copied before other sockets have their turn
+LAST_TURNS = 100  # at the PDUs of an agent that is gone: more than its queue holds
 SPECTRUM, SENSING, CONTROL, CONTROL_RESULT = "spectrum", "sensing", "control", "control-result"
 SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
 
@@ -88,7 +89,6 @@ class Exporter:
         self.outcomes: Counter[tuple[Status, Cause | Rule]] = Counter()
         self.pulse = Pulse()
         self._sockets = sockets
-        self._limits = limits
         self._journal = journal
         self._clear_next = clear_at_start
         next_message_id = MessageIds()
@@ -98,6 +98,7 @@ class Exporter:
         self._blocks = Blocks(next_message_id)
         self._twins = Twins(sync_limits or SyncLimits())
         self._authentication = authentication or Authentication(None, link.epoch)
+        self._check = DecisionCheck(limits, self._authentication, self._session, self._twins)
         self._stopping = False
         self._inbox = LinkInbox(self.counters)
         self._dropped_told = 0
@@ -188,13 +189,15 @@ class Exporter:
 
     # From the RAN to the twin
 
-    def _take_from_ran(self) -> None:
+    def _take_from_ran(self) -> bool:
+        """Take in PDUs of the RAN, and send the slots that they indicate; returns whether these were all."""
         all_read = self._read_from_ran()
         for _ in range(COPIES):
             if not self._observations.copy(all_read):
-                return
+                break
             all_read = self._read_from_ran()  # tells which rows the gNB may have written again
             self._observations.send(all_read)
+        return all_read and not self._observations.pending
 
     def _read_from_ran(self) -> bool:
         """Take in PDUs of the RAN, `BATCH` at most; returns whether these were all."""
@@ -240,7 +243,9 @@ class Exporter:
     def _take_from_agent(self) -> None:
         sockets, session = self._sockets, self._session
         if sockets.tick(time.monotonic_ns()) and session.state is not State.SETUP:
-            self._take_from_ran()  # what the agent sent before
+            for _ in range(LAST_TURNS):  # what the agent sent before
+                if self._take_from_ran():
+                    break
             gone = f"the E3 agent at {sockets.endpoints.to_dapp} is gone"
             self._lose_agent("e3-lost", f"{gone}; setting up again when it is back")
         try:
@@ -261,13 +266,14 @@ class Exporter:
             ran_ns = event.timestamp if self._session.sequenced else None
             self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now(), ran_ns))
             return
-        self.counters.setups += isinstance(event, SetUp)
+        if isinstance(event, SetUp):
+            self.counters.setups += 1
+            gc.collect()  # now, while there are no slots: what it takes is longer than they stay in shared memory
+            gc.freeze()  # and later ones need not visit what is there already
         report.session_event(self._journal, event, self._session.dapp_id)
         if isinstance(event, Subscribed):
             self._do(self._blocks.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False
-            # What the setup made stays.  To look for garbage in it, too, would take longer than slots stay readable.
-            gc.freeze()
 
     def _lose_agent(self, event: str, text: str) -> None:
         self.counters.e3_lost += 1
@@ -363,25 +369,6 @@ class Exporter:
         report.rejection(self._journal, message, verdict)
         if verdict.id is not None:
             self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
-
-    def _check(self, message: twinlink.Message, now: Instant) -> PrbBlock | Rejection:
-        """The block that a decision requests, which its sender then holds; or why it is rejected."""
-        if (twin := self._twins.get(message.epoch)) is None:
-            text = f"peer: {message.node or 'the sender'} is not up, so its decisions do not count"
-            # A sender without a name has not said hello and gets no answer: only the twins would receive it.
-            return Rejection(identifier(body_of(message.payload)) if message.node else None, text)
-        decision = self._authentication.check(message)
-        if isinstance(decision, Rejection):
-            return decision
-        verdict = check(decision, self._limits, now.wall_ns)
-        if isinstance(verdict, Rejection):
-            return verdict
-        if self._session.state is not State.SUBSCRIBED:
-            return Rejection(verdict.id, "e3: there is no session with the E3 agent")
-        if not self._session.offers_block:
-            return Rejection(verdict.id, "e3: the E3 agent offers no control of PRB blocks")
-        reason = self._twins.accept(twin, message.sequence, not verdict.prbs, now.monotonic_ns)
-        return Rejection(verdict.id, reason) if reason else verdict
 
     def _do(self, todo: list[Todo]) -> None:
         for item in todo:

@@ -226,6 +226,8 @@ class Session:
             return OtherGeneration(ran, asked.name, codec.name)
         assert response.dapp_identifier is not None  # no objection
         self.offers_block = offers_block(response)
+        if self.offers_block:
+            codec.encode_structure(PrbBlacklistControl(()))  # compiles the grammar now, not with the first decision
         self._subscriptions = subscriptions(response, codec, sensing=self._sensing)
         self.by_reference = self._subscriptions[0].ran_function == L1_KPM_FUNCTION
         self._granted, self._asked = [], set()

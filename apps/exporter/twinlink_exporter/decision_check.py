@@ -1,0 +1,45 @@
+"""Which decisions of the twins count, by all rules: of the decision, of its sender, and of what it is sent to."""
+
+import twinlink
+from twinlink.control import PrbBlock
+from twinlink.signed_payload import body_of
+
+from .authentication import Authentication
+from .block import Instant
+from .decision_guard import Limits, Rejection, check, identifier
+from .session import Session, State
+from .twins import Twins
+
+
+class DecisionCheck:
+    """The rules, in their order; see `decision_guard.Rule`.
+
+    Args:
+        limits: of decisions.
+        authentication: which senders count.
+        session: with the E3 agent.
+        twins: of which one holds the block.
+    """
+
+    def __init__(self, limits: Limits, authentication: Authentication, session: Session, twins: Twins) -> None:
+        self._limits, self._authentication = limits, authentication
+        self._session, self._twins = session, twins
+
+    def __call__(self, message: twinlink.Message, now: Instant) -> PrbBlock | Rejection:
+        """The block that a decision requests, which its sender then holds; or why it is rejected."""
+        if (twin := self._twins.get(message.epoch)) is None:
+            text = f"peer: {message.node or 'the sender'} is not up, so its decisions do not count"
+            # A sender without a name has not said hello and gets no answer: only the twins would receive it.
+            return Rejection(identifier(body_of(message.payload)) if message.node else None, text)
+        decision = self._authentication.check(message)
+        if isinstance(decision, Rejection):
+            return decision
+        verdict = check(decision, self._limits, now.wall_ns)
+        if isinstance(verdict, Rejection):
+            return verdict
+        if self._session.state is not State.SUBSCRIBED:
+            return Rejection(verdict.id, "e3: there is no session with the E3 agent")
+        if not self._session.offers_block:
+            return Rejection(verdict.id, "e3: the E3 agent offers no control of PRB blocks")
+        reason = self._twins.accept(twin, message.sequence, not verdict.prbs, now.monotonic_ns)
+        return Rejection(verdict.id, reason) if reason else verdict
