@@ -6,7 +6,10 @@ import pytest
 
 import twinlink
 from tests.identity.authority import Authority, mount
-from tests.identity.nodes import REFUSED_S, Node, deliver, needs_mosquitto, opener, streaming
+from tests.identity.nodes import REFUSED_S, Node, deliver, make_pair, needs_mosquitto, opener, streaming
+from twinlink import cli
+from twinlink.identity import Identity, private_files, trust
+from twinlink.identity.watched import WatchedIdentity
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import wait_for_event
 from twinlink.transport_options import TransportName
@@ -74,3 +77,48 @@ def test_a_certificate_of_an_authority_needs_a_trusted_name(
             connector.wait_ready(patience())
             mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\n"})
             assert wait_for_event(listener, twinlink.PeerDown).reason == "untrusted"
+
+
+def test_keys_of_curve_and_of_signatures_come_from_secret(endpoint: str, tmp_path: Path) -> None:
+    """As a projected volume has them: cert-manager's files beside those of an identity."""
+    authority, made = Authority("root"), make_pair(tmp_path / "made")
+    alone = node(tmp_path, authority, "gnb-1")
+    with pytest.raises(twinlink.ConfigurationError, match="has no file secret"):
+        twinlink.open("zeromq", connect=endpoint, identity=alone.folder)
+    twin, gnb = (
+        mount(
+            tmp_path / f"volume-{one.name}",
+            {file: (one.folder / file).read_bytes() for file in ("secret", "trusted")} | authority.issue(one.name),
+        )
+        for one in made
+    )
+    for transport in ("zeromq", "websocket"):
+        opened = opener(transport)
+        with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
+            wait_until(lambda: listener.peers() and connector.peers())
+            deliver(listener, connector, "control")
+    trust.revoke(made[0].folder, "gnb-1")
+    revoked = {file: (made[0].folder / file).read_bytes() for file in ("secret", "trusted", "revoked")}
+    assert WatchedIdentity(mount(twin.folder, revoked | authority.issue("twin-1")).identity).names == frozenset()
+
+
+def test_a_name_is_trusted_and_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twin = node(tmp_path, Authority("root"), "twin-1").folder
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    for file in ("tls.key", "tls.crt", "ca.crt"):
+        private_files.write(own / file, (twin / file).read_bytes())
+
+    def key(line: str) -> str:
+        assert cli.main(["key", *line.split(), "--identity", str(own)]) == 0
+        return capsys.readouterr().out
+
+    key("trust --as gnb-1 --role gnb")
+    assert Identity.load(own).issued() == {"gnb-1": "gnb"}
+    key("revoke gnb-1")
+    assert Identity.load(own).issued() == {}
+    assert "revoked  gnb-1" in key("list")
+    key("trust --as gnb-1 --role observer")
+    assert Identity.load(own).issued() == {"gnb-1": "observer"}
+    assert cli.main(["key", "show", "--identity", str(own)]) == 3
+    assert "has no file secret" in capsys.readouterr().err
