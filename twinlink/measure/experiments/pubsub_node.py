@@ -52,8 +52,8 @@ class Node:
         self._loops_back = given["role"] == "loopback"
         self._socket = bound
         self._release = given.get("release", PROGRAM)
-        if self._release == TXTIME:  # struct sock_txtime: clock, flags
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TXTIME, struct.pack("@iI", time.CLOCK_TAI, 0))
+        # A socket with launch times keeps them, and TAPRIO would then drop what has none.
+        self._sender = _with_launch_times(given["priority"]) if self._release == TXTIME else bound
         self._peer = (given["peer_host"], given["peer_port"])
         self._cycle_ns, self._offset_ns, self._lead_ns = (
             int(given[name] * 1e6) for name in ("cycle_ms", "offset_ms", "lead_ms")
@@ -85,7 +85,7 @@ class Node:
             for counter, message in messages:
                 self.sent.append((counter, due_ns if self._release in (GATE, TXTIME) else time.time_ns()))
                 with contextlib.suppress(OSError):  # the peer is not there, or a buffer is full: lost
-                    self._socket.sendmsg([message], self._ancillary(due_ns), 0, self._peer)
+                    self._sender.sendmsg([message], self._ancillary(due_ns), 0, self._peer)
 
     def _ancillary(self, due_ns: int) -> list[tuple[int, int, bytes]]:
         if self._release != TXTIME:
@@ -131,6 +131,14 @@ def bind(given: dict[str, Any]) -> socket.socket:
     bound.bind((given["host"], given["port"]))
     bound.setblocking(False)
     return bound
+
+
+def _with_launch_times(priority: int) -> socket.socket:
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, priority)
+    sender.setsockopt(socket.SOL_SOCKET, _SO_TXTIME, struct.pack("@iI", time.CLOCK_TAI, 0))  # struct sock_txtime
+    sender.setblocking(False)
+    return sender
 
 
 def message_octets(variables: int) -> int:
