@@ -15,6 +15,7 @@ import pytest
 import zenoh
 import zmq
 from asyncua import ua
+from asyncua.common.callback import CallbackType
 from asyncua.common.utils import Buffer
 from asyncua.pubsub import uadp
 from asyncua.sync import Client as OpcuaClient
@@ -251,7 +252,14 @@ def test_opc_ua() -> None:
 
 def test_a_silent_opc_ua_subscription_brings_nothing_twice() -> None:
     """asyncua's client would make it anew after a second, and get the last value again."""
+    written: list[ua.WriteValue] = []
+
+    async def note(event: Any, _dispatcher: Any) -> None:
+        if event.is_external:
+            written.extend(event.request_params.NodesToWrite)
+
     with reflecting("raw-opcua-sub") as (endpoint, own):
+        own._server.subscribe_server_callback(CallbackType.PreWrite, note)  # type: ignore[attr-defined]
         client = channel("raw-opcua-sub", endpoint, False, "real-world")
         client.open()
         try:
@@ -263,3 +271,6 @@ def test_a_silent_opc_ua_subscription_brings_nothing_twice() -> None:
         finally:
             client.close()
         assert own.received.used >= 2
+    assert len(written) >= 2
+    # open62541's server refuses a value with a timestamp.
+    assert {(each.Value.SourceTimestamp, each.Value.ServerTimestamp) for each in written} == {(None, None)}

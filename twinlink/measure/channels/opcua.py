@@ -110,8 +110,8 @@ class OpcuaChannel(PolledChannel):
         self._to_write, self._to_read = client.get_node(self.written), client.get_node(self.read)
 
     def write(self, topic: bytes, frame: bytes | bytearray) -> None:
-        """Write the variable."""
-        self._run(self._to_write.write_value(bytes(frame), ua.VariantType.ByteString))
+        """Write the variable.  Without a timestamp, which asyncua would add: open62541's server refuses one."""
+        self._run(self._to_write.write_value(_value(bytes(frame))))
 
     def poll(self) -> bytes | None:
         """Read the variable."""
