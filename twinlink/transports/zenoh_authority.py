@@ -40,7 +40,7 @@ class ZenohAuthority(ZenohIdentity):
     def settings(self) -> Entry:
         own, names = self.watched.identity, self.names
         self._used, self._used_names = own, names
-        # Without a trusted certificate Zenoh would trust the public authorities of the Web.
+        # Zenoh opens no listener of TLS with client certificates, unless it has a trust anchor.
         roots = own.authority or own.certificate_file.read_bytes()
         return self._tls(own, roots) | {"access_control": self._access(own, sorted(names), None)}
 

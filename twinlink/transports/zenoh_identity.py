@@ -112,7 +112,7 @@ class ZenohIdentity:
         """Those of Zenoh's configuration that are its security; it uses them from now on."""
         own, peers = self.watched.identity, self.pins
         self._used, self._used_peers = own, peers
-        # Without a trusted certificate Zenoh would trust the public authorities of the Web.
+        # Zenoh opens no listener of TLS with client certificates, unless it has a trust anchor.
         roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_file.read_bytes()
         names, proved = sorted(self.names), peers if self._side == "listener" else None
         found = self._tls(own, roots) | {"access_control": self._access(own, names, proved)}
