@@ -32,6 +32,13 @@ def signing_identity(given: argparse.Namespace, link: twinlink.Link) -> "Watched
 
     Raises ConfigurationError, TransportMissing.
     """
+    found = _identity(given, link)
+    if found is not None:
+        _ = found.identity.signing_key  # raises if it has none
+    return found
+
+
+def _identity(given: argparse.Namespace, link: twinlink.Link) -> "WatchedIdentity | None":
     if not signs(given) or given.sign is None:
         return link.identity
     from twinlink.identity import Identity
