@@ -44,7 +44,7 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
         axis.set(xlabel=shown.x_label or shown.x, ylabel=label)
         axis.set_title(experiment.title, wrap=True)
         plot_style.legend(figure, [axis])
-        hollow = "; hollow: published" if any(published.of(row.case) for row in rows) else ""
+        hollow = "; hollow: published" if any(name in published.of(row.case) for row in rows) else ""
         told = f"{formatting.EXPERIMENT_SETTINGS[found['setting']]}{hollow}"
         figure.suptitle(told, fontsize=8.5, color=plot_style.GREY, x=0.01, ha="left")
         plot_style.write(figure, path)
