@@ -212,8 +212,8 @@ def _router(given: argparse.Namespace) -> None:
     written = write_router(Identity.load(given.identity), namespaces, listens)
     for namespace, names in namespaces.items():
         log(_NAME, f"namespace {namespace}: {', '.join(names)}")
-    where = ", ".join(map(str, listens))
-    log(_NAME, f"it listens on {where}: start it as the user who owns {given.identity}: zenohd --config {written}")
+    log(_NAME, f"the router listens on {', '.join(map(str, listens))}")
+    log(_NAME, f"the owner of {given.identity} starts it with: zenohd --config {written}")
     log(_NAME, "zenohd reads it once: after each change of keys or namespaces, run this again, and start zenohd anew")
     _print(str(written))
 
