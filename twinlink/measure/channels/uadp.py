@@ -29,7 +29,6 @@ class UadpChannel(RawChannel):
         super().__init__(endpoint, listening, node, options)
         self._number = 0  # of the NetworkMessage
         self._peer: Any = None
-        self.refused = 0  # datagrams that are no such message
 
     def open(self) -> None:
         """Bind the socket.  Raises OSError."""
@@ -76,12 +75,8 @@ class UadpChannel(RawChannel):
         """The field of the next NetworkMessage."""
         try:
             octets, source = self._socket.recvfrom(MOST_OCTETS, 0 if wait else socket.MSG_DONTWAIT)
-        except (BlockingIOError, ConnectionError):
-            return None
-        try:
             message = decode(octets)
-        except UadpError:
-            self.refused += 1
+        except (BlockingIOError, ConnectionError, UadpError):  # nothing came, or what is no message stays unanswered
             return None
         self._heard_from(source)
         fields = message.messages[0].fields
