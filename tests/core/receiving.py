@@ -15,6 +15,8 @@ OURS, THEIRS = 1, 2
 class Kept(Transport):
     """Keeps what is sent."""
 
+    scouts = True
+
     def __init__(self) -> None:
         super().__init__(Endpoint("kept", 1), False, 2**24, Options())
         self.sent: list[tuple[bytes, bytes]] = []
