@@ -22,6 +22,7 @@ EVENT = struct.Struct("=hi")  # its kind, and the descriptor of the connection
 BEGINS = {int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_CONNECTED)}
 EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
 EVENTS |= SUCCEEDED | sum(FAILED)
+OTHER_KEY_S = 1.5  # a connector that expects another key of this side may be trying those of all that it trusts
 LEAST_IDLE = 10  # a check takes at most this part of the time
 ADMISSION = "inproc://zeromq.zap.01"  # RFC 27/ZAP
 TRY_AGAIN = b"300"  # the peer is disconnected without a word
@@ -63,6 +64,7 @@ class ZeromqGuard:
         self._refusals, self._connector, self._curve = refusals, connector, curve
         self._keys: dict[tuple[bool, int], str] = {}  # that connections have proved: whether of ``pub``, and descriptor
         self._proved: deque[tuple[bool, int, str]] = deque()
+        self._expect_other_key: dict[str, tuple[float, Refusal]] = {}  # by host: since when, monotonic
         self._trust_version = 0
         self._handshakes: dict[zmq.Socket[bytes], Handshakes] = {}
         self._subscribed: deque[tuple[int, int]] = deque()
@@ -129,6 +131,7 @@ class ZeromqGuard:
                 self._end_untrusted(self._curve)
             if self._connector is not None:
                 self._connector.check(began)
+            self._report_other_keys(began)
             delay = self._subscribers.check(began, self._sent())
             delay = min(delay, self._publishers.check(began, *self._read()))
             delay = max(delay, LEAST_IDLE * (time.monotonic() - began))
@@ -155,9 +158,20 @@ class ZeromqGuard:
     def _on_end(self, guard: ConnectionGuard, fd: int, reason: str) -> None:
         connection = guard.connection(fd)
         if reason and connection is not None and self._connector is None:
-            self._refusals.add(Refusal("", connection.address, reason))
+            refusal = Refusal("", connection.address, reason)
+            if reason == "key":
+                self._expect_other_key.setdefault(connection.peer[0], (time.monotonic(), refusal))
+            else:
+                self._refusals.add(refusal)
         self._keys.pop((guard is self._subscribers, fd), None)
         guard.closed(fd)
+
+    def _report_other_keys(self, now: float) -> None:
+        """Report the hosts whose connectors expect another key of this side, and have not tried the right one."""
+        for host, (since, refusal) in list(self._expect_other_key.items()):
+            if now - since > OTHER_KEY_S:
+                del self._expect_other_key[host]
+                self._refusals.add(refusal)
 
     def _end_untrusted(self, curve: "ZeromqCurve") -> None:
         """End the connections of a listener with keys that are no longer trusted; the others stay."""
@@ -186,4 +200,5 @@ class ZeromqGuard:
             if refusal is not None:
                 self._refusals.add(refusal)
                 status = b"400"
+            self._expect_other_key.pop(host.decode(), None)  # its key of this side is the right one
         socket.send_multipart([version, request, status, b"", user, b""])
