@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ from tests.identity.nodes import Node, deliver, make, make_pair
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.protocol.frames import Kind, frame
-from twinlink.testing import wait_until
+from twinlink.testing import patience, wait_until
 from twinlink.transports.zenoh_identity import TLS, ZenohIdentity
 from twinlink.transports.zenoh_inbox import SEAL
 
@@ -129,6 +130,22 @@ def test_a_trusted_peer_cannot_take_the_name_of_another(borrows: bool, endpoint:
             assert not [key for key in spy.heard if not key.startswith("twin-1/")]
         finally:
             spy.session.close()  # type: ignore[no-untyped-call]
+
+
+def test_connectors_that_are_refused_do_not_keep_others_out(endpoint: str, tmp_path: Path) -> None:
+    """After each handshake that fails, Zenoh's listener pauses."""
+    twin, gnb = make_pair(tmp_path)
+    strangers = [make(tmp_path, f"stranger-{number}", "gnb") for number in range(4)]
+    with ExitStack() as stack:
+        stack.enter_context(twinlink.open("zenoh", listen=endpoint, identity=twin.folder))
+        links = []
+        for stranger in strangers:
+            stranger.trust(twin)
+            links.append(stack.enter_context(twinlink.open("zenoh", connect=endpoint, identity=stranger.folder)))
+        wait_until(lambda: all(link._transport.authentication_problem for link in links))
+        connector = stack.enter_context(twinlink.open("zenoh", connect=endpoint, identity=gnb.folder))
+        connector.wait_ready(patience())
+        assert all("refuses the key of this side" in (link._transport.authentication_problem or "") for link in links)
 
 
 def refused_frames(link: twinlink.Link) -> dict[str, int]:
