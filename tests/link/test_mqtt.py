@@ -314,8 +314,8 @@ def test_a_listener_says_that_there_is_no_broker(caplog: pytest.LogCaptureFixtur
 def test_a_broker_that_refuses_us_is_named(broker_with: BrokerWith, caplog: pytest.LogCaptureFixture) -> None:
     endpoint = str(broker_with("allow_anonymous false"))
     with caplog.at_level(logging.WARNING, "twinlink"), twinlink.open("mqtt", connect=endpoint) as link:
-        with pytest.raises(twinlink.PeerTimeout):
-            link.wait_ready(0.5)
+        with pytest.raises(twinlink.AuthenticationError, match=r"refuses this side, .* \(Not authorized\)"):
+            link.wait_ready(patience())
         wait_until(lambda: caplog.records)
         assert endpoint in caplog.text
         assert "Not authorized" in caplog.text

@@ -4,6 +4,7 @@ A node publishes below its own name, and its role decides on which topics.  A co
 name of its listener, a listener to what is below the names of its connectors.  All else is denied.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -97,9 +98,15 @@ def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen:
     roots = b"".join(peer.certificate_pem for peer in keys if peer.name in named) + identity.authority
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        private_files.write(folder / TRUSTED, roots)
-        private_files.write(folder / ACCESS, access_list(links, roles).encode())
-        private_files.write(folder / CONFIGURATION, (HEAD + "".join(ports)).encode())
+        owner = identity.folder.stat()  # mosquitto's user, once the operator has given it the folder
+        os.chown(folder, owner.st_uid, owner.st_gid)
+        for name, content in (
+            (TRUSTED, roots),
+            (ACCESS, access_list(links, roles).encode()),
+            (CONFIGURATION, (HEAD + "".join(ports)).encode()),
+        ):
+            private_files.write(folder / name, content)
+            os.chown(folder / name, owner.st_uid, owner.st_gid)
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder / CONFIGURATION
