@@ -160,7 +160,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         }
 
     def handle_general_work(self, *arguments: Any) -> int:
-        """Called by the scheduler, about twice for each message: without arrays if there is nothing to do."""
+        """Called by the scheduler.  Every second time or so there is nothing to do, and `work` would get arrays first."""
         self._woken = False  # before the queue is read: a later message wakes the scheduler again
         if len(self._rest) == 0 and len(self._queue) == 0 and not self._ended:
             return 0
@@ -236,7 +236,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
 
 
 def _slot_tag(slot: dict[str, int]) -> Any:
-    """As ``pmt.to_pmt``, in a tenth of its time: the fields that do not change from slot to slot are converted once."""
+    """As ``pmt.to_pmt``, in a fifth of its time: the fields that do not change from slot to slot are converted once."""
     names, values = tuple(slot), tuple(slot.values())
     tag = _slot_base(names[_CHANGING:], values[_CHANGING:])
     for name, value in zip(names[:_CHANGING], values[:_CHANGING], strict=True):
@@ -249,5 +249,5 @@ def _slot_base(names: tuple[str, ...], values: tuple[int, ...]) -> Any:
     return pmt.to_pmt(dict(zip(names, values, strict=True)))
 
 
-_CHANGING = 3  # fields of a slot, the first ones, that are others for each
+_CHANGING = 3  # the first fields of a slot: sfn, slot, timestamp
 _field = lru_cache(maxsize=64)(pmt.intern)
