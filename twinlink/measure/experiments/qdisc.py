@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 PRIORITY = 7  # SO_PRIORITY of the cyclic messages
-ETF_DELTA_NS = 1_000_000  # ETF wakes so long before a message is due, and releases it then: a veth has no LaunchTime
+ETF_DELTA_NS = 2_000_000  # ETF wakes so long before a message is due, and releases it then: a veth has no LaunchTime
 LINK_KBIT = 10_000_000  # speed that a veth device states, on which the kernel bases its arithmetic of CBS
 BURST, LIMIT = "4k", "60k"  # of tbf, octets
 _MAP = ("1", "1", "1", "1", "1", "1", "1", "0", *["1"] * 8)  # class by priority
