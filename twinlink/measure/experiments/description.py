@@ -50,6 +50,11 @@ class Table:
     line: tuple[str, ...]
     x_label: str = ""
 
+    def head(self, figure: str) -> tuple[str, str]:
+        """The name and the unit in the head of a figure's column; an empty unit where it has none."""
+        name, _, unit = self.figures[figure].partition(" (")
+        return name, unit.removesuffix(")")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Published:

@@ -17,7 +17,8 @@ def judge(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> dict[str, Any]:
     found: list[tuple[Any, Row, float]] = []
-    unit = _unit(experiment, ordering.figure)
+    assert experiment.table is not None
+    unit = f" {experiment.table.head(ordering.figure)[1]}".rstrip()
     for value in ordering.order:
         wanted = {**ordering.where, ordering.by: value}
         row = next((each for each in rows if wanted.items() <= each.case.items()), None)
@@ -45,13 +46,6 @@ def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> d
 def _verdict(ordering: Ordering, verdict: str, told: str) -> dict[str, Any]:
     reason = "" if verdict in (FOUND, NOT_MEASURED) else ordering.reason
     return {"says": ordering.says, "verdict": verdict, "figures": told, "reason": reason}
-
-
-def _unit(experiment: Experiment, figure: str) -> str:
-    """The unit in the head of a figure's column, behind a space; empty where it has none."""
-    assert experiment.table is not None
-    _, bracket, unit = experiment.table.figures[figure].rpartition(" (")
-    return f" {unit.removesuffix(')')}" if bracket else ""
 
 
 def _overlap(one: Row, other: Row) -> bool:
