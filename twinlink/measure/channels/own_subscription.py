@@ -72,13 +72,13 @@ class OwnMqttChannel(OwnSubscription, MqttChannel):
 
     def connect(self) -> None:
         """Connect, if this is the client."""
+        self._topics = {b"": TOPIC}
         if not self.listening:
             super().connect()
 
     def subscribe(self, client: Client, *_: Any) -> None:
         """Subscribe to the topic that this client publishes."""
         client.subscribe(TOPIC, self._qos)
-        self._topics = {b"": TOPIC}
 
 
 class OwnOpcuaChannel(OwnSubscription, OpcuaSubscriptionChannel):
