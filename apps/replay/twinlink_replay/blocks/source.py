@@ -160,7 +160,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         }
 
     def handle_general_work(self, *arguments: Any) -> int:
-        """Called by the scheduler.  Every second time or so there is nothing to do, and `work` would get arrays first."""
+        """Called by the scheduler, about every second time with nothing to do: then no arrays are made for `work`."""
         self._woken = False  # before the queue is read: a later message wakes the scheduler again
         if len(self._rest) == 0 and len(self._queue) == 0 and not self._ended:
             return 0
