@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD = 0x86, 0x87, 0x8A, 0x8C
 REFUSED = {BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD}
 DENIED_S = 0.5  # between two attempts to connect, as long as the broker refuses
+REPORT_S, MAX_NAMES = 1.0, 1024  # of names that are not trusted
 UNCONFIRMED_S = 1.0  # a broker loses nothing: a peer that confirms no hello for so long does not take this side
 
 
@@ -35,6 +36,7 @@ class MqttProblem:
         self._handshakes = TlsHandshakes(endpoint, watched)
         self._connack: str | None = None  # why the broker refuses this side
         self._may_publish = True
+        self._refused: dict[str, float] = {}  # when a name that is not trusted was last reported
         self._unknown: str | None = None  # the name of a peer that is not trusted, and says hello
         self._unconfirmed: tuple[float, str] | None = None  # since when a peer says hello and confirms none, its name
 
@@ -56,6 +58,12 @@ class MqttProblem:
         """A hello came through a broker below the name of a node that is not trusted here."""
         assert self._authentication is not None
         self._unknown = name
+        now = time.monotonic()
+        if now - self._refused.get(name, -REPORT_S) < REPORT_S:
+            return
+        if len(self._refused) >= MAX_NAMES:
+            self._refused.clear()
+        self._refused[name] = now
         if reason := self._authentication.denies(name):
             self._refusals.add(Refusal(name, f"{self._endpoint.host}:{self._endpoint.port}", reason))
 
