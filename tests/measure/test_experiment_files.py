@@ -32,6 +32,8 @@ def test_a_data_file_is_consistent(name: str) -> None:
     for ordering in found.orderings:
         assert {*ordering.where, ordering.by} <= {*found.table.case}, ordering
         assert len(ordering.order) > 1
+        assert ordering.figure in found.table.figures
+        assert ordering.reason
 
 
 def test_a_misspelt_key_is_an_error() -> None:
