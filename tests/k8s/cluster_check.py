@@ -34,6 +34,11 @@ VARIANTS = (
     ("twin", "patches:\n- path: loadbalancer.yaml\n", RESTRICTED),
     ("twin", "patches:\n- path: nodeport.yaml\n", RESTRICTED),
     ("router", "patches:\n- path: user.yaml\n", PLAIN),
+    *(
+        (overlay, f"components:\n- ../../components/{component}\n", RESTRICTED)
+        for overlay in ("twin", "emulator")
+        for component in ("security", "security-cert-manager")
+    ),
 )
 OPENSHIFT_KINDS = re.compile(r"\.openshift\.io/")
 
