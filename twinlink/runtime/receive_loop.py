@@ -13,7 +13,7 @@ from .port_probe import PortProbe
 
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 SLOW_HANDLER_NS = 1_000_000  # after a handler that took longer, what has come meanwhile is read before the next call
-DRAIN_NS = 10_000_000  # but not for longer than this: hellos, and acks beside a slow handler, wait meanwhile
+DRAIN_NS = 10_000_000  # but not for longer than this: hellos wait meanwhile
 ACKS_NS = 1_000_000  # acks of messages in bulk leave as often: a flood from one peer must not delay those of another
 LONG_HANDLER_NS = 5_000_000  # beside one that takes longer, another thread may read
 LONG_NS = 1_000_000_000  # so long after such a handler, the next is expected to take long as well
@@ -121,13 +121,17 @@ class ReceiveLoop:
 
         So it is acknowledged soon, and what the application cannot take yet is known.
         """
-        driver, receive, until = self._driver, self._transport.receive, now + DRAIN_NS
+        driver, receive = self._driver, self._transport.receive
+        until, flush_at = now + DRAIN_NS, now + ACKS_NS
         while now < until:
             received, now = receive(0), _monotonic_ns()
             if received is None:
                 self._drained_ns = now
                 break
             driver.receive_ahead(received[0], received[1], now)
+            if now > flush_at:
+                driver.flush_acks()
+                flush_at = now + ACKS_NS
         driver.flush_acks()
         self._last_frame_ns = now
 
