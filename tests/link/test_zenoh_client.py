@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,5 +40,5 @@ class TestZenohClient(TransportConformance):
     def open(self, role: str, endpoint: str, **options: Any) -> twinlink.Link:
         return super().open("connect", endpoint, **options)
 
-    def bare_transport(self, endpoint: str, role: str) -> Transport:
-        return super().bare_transport(endpoint, "connect")
+    def bare_transport(self, endpoint: str, role: str, identity: Path | None = None) -> Transport:
+        return super().bare_transport(endpoint, "connect", identity)
