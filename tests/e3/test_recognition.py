@@ -7,6 +7,9 @@ import pytest
 import twinlink_e3 as e3
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twinlink_exporter import agent_check
+
+import twinlink
 
 from .pdus import CODECS, pdus
 
@@ -66,9 +69,10 @@ def test_protobuf_is_named() -> None:
         e3.recognise(bytes.fromhex("08051a0a08011001220467"), 1)
 
 
-def test_setup_requests_of_g0_and_g2a_have_the_same_octets() -> None:
+@pytest.mark.parametrize("name", ["twinlink-exporter", agent_check.NAME])
+def test_setup_requests_of_g0_and_g2a_have_the_same_octets(name: str) -> None:
     for message_id in (1, 100, e3.MAX_SHARED_ID):
-        request = e3.SetupRequest(message_id, "1.0.0", "twinlink-exporter", "0.1.0", "twinlink")
+        request = e3.SetupRequest(message_id, "1.0.0", name, twinlink.__version__, "twinlink")
         assert e3.G0.encode(request) == e3.ASN1_CODECS["G2a"].encode(request)
         for generation in ("G1", "G2b"):  # agents of these must not accept it
             with pytest.raises(e3.MalformedPdu):

@@ -13,6 +13,7 @@ from .sockets import E3Sockets, open_sockets, setup_problem
 
 PATIENCE_S = 3.0  # for all answers, and for the connection over which the identifier is given back
 STEP_MS = 10
+NAME = "twinlink-e3-doctor"  # with "twinlink-doctor", a request in G0 is one in G2b, too, of another dApp
 
 Finding = tuple[str, str, str]  # status, what was found, what to do
 
@@ -26,7 +27,7 @@ def ask(directory: Path, link: str) -> Finding:
     """
     setup, to_dapp, from_dapp = (f"ipc://{directory / name}" for name in ("setup", "e3_socket", "dapp_socket"))
     sockets = open_sockets(e3.Endpoints(setup, to_dapp, from_dapp, link))
-    session = Session("twinlink-doctor", twinlink.__version__, "twinlink", e3.MessageIds())
+    session = Session(NAME, twinlink.__version__, "twinlink", e3.MessageIds())
     try:
         return _finding(session, sockets, link)
     except e3.E3Error as error:

@@ -46,11 +46,12 @@ from .subscriptions import Subscription, objection, offers_block, subscriptions
 
 S = 1_000_000_000
 RETRY_NS = S  # between two unanswered requests
-MAX_RETRY_NS = 4 * S  # for setup; a second more each time, because an agent may answer slowly
+SETUP_RETRY_NS = 2 * S  # for setup, then twice that: an answer that is later gives an identifier that none releases
 REFUSED_NS = 5 * S  # after a refusal, which needs a change of configuration
 RETRIES = 5  # subscription requests before setup is repeated
 SILENCE_NS = 10 * S  # without an indication; doubled each time without effect, because a RAN may have none to send
 MAX_SILENCE_NS = 160 * S
+MAX_VERSION = 11  # characters, in G0
 G1_REQUEST_READ_AS_G0 = 1  # message id that a G0 agent finds in a request in G1, which it may then accept
 
 
@@ -152,7 +153,7 @@ class Session:
         self.codec = self._search.first
         self._answered_in: Codec | None = None  # by an agent that cannot read the first request
         self._releases: list[bytes] = []
-        self._identity = (name, version, vendor)
+        self._identity = (name, version[:MAX_VERSION], vendor)
         self._next_message_id = next_message_id
         self._request_id = 0
         self._due_ns = 0
@@ -173,10 +174,10 @@ class Session:
             dapp_id = self.dapp_id
             self.lost()
             self._give_back(self.codec, dapp_id)
-        tries, self._tries = self._tries, self._tries + 1
+        self._tries += 1
         self._due_ns = now_ns + RETRY_NS
         if self.dapp_id is None:
-            self._due_ns = now_ns + min((tries + 1) * RETRY_NS, MAX_RETRY_NS)
+            self._due_ns = now_ns + SETUP_RETRY_NS * min(self._tries, 2)
             self.codec, self._answered_in = self._answered_in or self._search.first, None
             # Random, as a reply counts by it; agents of G0 and of G2a read a request with such an id alike.
             self._request_id = random.randint(1, MAX_SHARED_ID)
