@@ -1,7 +1,6 @@
 """UADP: golden vectors, properties, and asyncua's PubSub over UDP in both directions."""
 
 import asyncio
-import contextlib
 import struct
 from typing import Any
 
@@ -152,22 +151,37 @@ def test_what_is_encoded_is_decoded(message: NetworkMessage) -> None:
     assert decoded(encoded(message)) == message
 
 
-@given(some.binary(max_size=80))
-@settings(max_examples=300, deadline=None)
-def test_any_octets_are_a_message_or_refused(octets: bytes) -> None:
+def is_refused(octets: bytes) -> bool:
+    """Whether octets are refused; otherwise they are a message like any other."""
     try:
         message = decoded(octets)
     except UadpError:
-        return
+        return True
     assert decoded(encoded(message)) == message or "nan" in repr(message)
+    return False
+
+
+@given(some.binary(max_size=80))
+@settings(max_examples=200, deadline=None)
+def test_any_octets_are_a_message_or_refused(octets: bytes) -> None:
+    is_refused(octets)
+
+
+@given(network_messages(), some.data())
+@settings(max_examples=200, deadline=None)
+def test_a_damaged_message_is_another_message_or_refused(message: NetworkMessage, data: Any) -> None:
+    octets = bytearray(encoded(message))
+    place = data.draw(some.integers(0, len(octets) - 1))
+    octets[place : place + data.draw(some.integers(0, 4))] = data.draw(some.binary(max_size=4))
+    is_refused(bytes(octets))
 
 
 @given(network_messages(), some.data())
 @settings(max_examples=100, deadline=None)
 def test_a_message_that_is_cut_is_never_read_beyond_its_end(message: NetworkMessage, data: Any) -> None:
     octets = encoded(message)
-    with contextlib.suppress(UadpError):
-        decoded(octets[: data.draw(some.integers(0, len(octets) - 1))])
+    has_end = all(each.raw is None for each in message.messages)  # raw fields end with the message
+    assert is_refused(octets[: data.draw(some.integers(0, len(octets) - 1))]) or not has_end
 
 
 @pytest.mark.parametrize(
