@@ -124,7 +124,7 @@ def test_a_ran_that_reads_nothing_is_given_up(
 
 def test_pdus_over_tcp_leave_soon_and_apart(tcp_endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one read of the RAN returns is one PDU to it."""
-    monkeypatch.setattr(posix_sockets, "FILE_CHECK_NS", 3600 * posix_sockets.S)  # no other reason to tick
+    monkeypatch.setattr(posix_sockets, "FILE_CHECK_NS", 3600 * 10**9)  # no other reason to tick
     endpoints = replace(tcp_endpoints, link="posix")
     with ExitStack() as stack:
         listeners = []
