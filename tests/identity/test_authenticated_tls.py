@@ -24,7 +24,7 @@ def test_rotation_loses_nothing(rotates: str, opened: Opened, endpoint: str, tmp
         wait_until(lambda: listener.peers() and connector.peers())
         with streaming(listener, connector) as got:
             line = trust.prepare_rotation(rotating.folder)
-            trust.trust(peer.folder, line, rotating.identity.role, beside=True)
+            trust.trust(peer.folder, line, line.role, beside=True)
             wait_until(lambda: len(got) > 100)
             trust.complete_rotation(rotating.folder)
             of_rotating, of_peer = (

@@ -48,7 +48,7 @@ def test_rotation_loses_nothing(rotates: str, endpoint: str, tmp_path: Path) -> 
         wait_until(lambda: listener.peers() and connector.peers())
         with streaming(listener, connector) as got:
             line = trust.prepare_rotation(rotating.folder)
-            trust.trust(peer.folder, line, rotating.identity.role, beside=True)
+            trust.trust(peer.folder, line, line.role, beside=True)
             wait_until(lambda: len(got) > 100)
             trust.complete_rotation(rotating.folder)
             peer.revoke(rotating, old)
