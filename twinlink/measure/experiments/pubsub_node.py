@@ -30,6 +30,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ..send_modes import precise_sleep
@@ -40,6 +41,7 @@ PRIORITY = 80  # of SCHED_FIFO, as in the paper; without root the thread has no 
 WRITER_GROUP, WRITER, PUBLISHER = 100, 62541, 2234
 _SO_TIMESTAMPNS, _SO_TXTIME = 35, 61  # asm-generic/socket.h
 PROGRAM, AT_ONCE, GATE, TXTIME = "program", "at once", "gate", "txtime"
+_BEYOND = 10  # cycles beyond the last, for what is under way
 _TIMESPEC = struct.Struct("@qq")
 _EPOCH = 116_444_736_000_000_000  # 1970-01-01 as 100 ns since 1601
 
@@ -66,11 +68,19 @@ class Node:
         self.late = 0
         self.octets = message_octets(given["variables"])
 
+    def _cycles(self, beyond: int) -> Iterator[tuple[int, int]]:
+        """Number and beginning of each cycle, and of some beyond the last, which begin now if the process is late."""
+        begins_ns, cycles = self.given["start_ns"], self.given["cycles"]
+        for number in range(cycles + beyond):
+            if number == cycles:
+                begins_ns += max(0, time.time_ns() - begins_ns) // self._cycle_ns * self._cycle_ns
+            yield number, begins_ns
+            begins_ns += self._cycle_ns
+
     def publish(self) -> None:
         """All cycles of the publisher."""
         _real_time()
-        for number in range(self.given["cycles"] + (4 if self._loops_back else 0)):
-            begins_ns = self.given["start_ns"] + number * self._cycle_ns
+        for number, begins_ns in self._cycles(_BEYOND - 1 if self._loops_back else 0):
             wake_ns, due_ns = begins_ns - self._lead_ns, begins_ns + self._offset_ns
             free_ns = time.time_ns()  # after `wake_ns` where the offset of the last cycle reaches into the lead time
             _sleep_until(wake_ns)
@@ -100,8 +110,8 @@ class Node:
     def subscribe(self) -> None:
         """All cycles of the subscriber, and some more for what is under way."""
         _real_time()
-        for number in range(self.given["cycles"] + 5):
-            _sleep_until(self.given["start_ns"] + number * self._cycle_ns)
+        for _, begins_ns in self._cycles(_BEYOND):
+            _sleep_until(begins_ns)
             while select.select([self._socket], [], [], 0)[0]:
                 self._receive()
 

@@ -27,6 +27,7 @@ TIMEOUT_S = 870.0
 NICENESS = -20  # in place of the paper's isolated processors: other work of this machine stops the guest less
 HARDWARE = "PTP and LaunchTime: no hardware here. Both hosts have the same clock, and ETF releases in software"
 _PLAN = "plan.json"
+_STANDSTILL_S = 0.2  # which a row must not hide: it adds whole cycles to round trips
 _LAST_LINES = 3  # of the console, in an error
 
 
@@ -109,6 +110,9 @@ def _row(run: Run, part: Any, found: dict[str, Any]) -> tuple[Row, Floats]:
     }
     del row.figures["drop_path"]
     cycle_ms = part["cycle_ms"]
+    stood_s = max(*told["wake_ns"], *heard["wake_ns"], 0) / 1e9
+    if stood_s > _STANDSTILL_S:
+        run.notes.append(f"{run.experiment.case(part['case'])}: the guest stood still for up to {stood_s:.1f} s")
     arrivals = [(value, (at - found["start_ns"]) / 1e6 - value * cycle_ms) for value, at in heard["received"]]
     phases = np.asarray([phase for _, phase in arrivals], np.float64)
     one_way = np.asarray([(at - sent[value]) / 1e6 for value, at in heard["received"] if value in sent], np.float64)
