@@ -49,7 +49,7 @@ def pair_of(node: Node) -> tuple[Path, Path]:
 
 def test_a_trusted_peer_cannot_take_the_name_of_another(endpoint: str, tmp_path: Path) -> None:
     twin, gnb = make_pair(tmp_path)
-    spying = make(tmp_path, "spy-1", "gnb")
+    spying = make(tmp_path, "spy-1", "observer")
     twin.trust(spying)
     with (
         twinlink.open("mqtt", listen=endpoint, identity=twin.folder) as listener,
@@ -68,10 +68,10 @@ def test_a_trusted_peer_cannot_take_the_name_of_another(endpoint: str, tmp_path:
             for name in ("gnb-1", "twin-1"):
                 spy.put(name, "traffic/control", name, Kind.DATA, b"forged")
                 spy.put(name, "traffic/_link", name, Kind.BYE, b"")
+            wait_until(lambda: spy.answers == ["Not authorized"] * 4)
             spy.put("spy-1", "traffic/control", "spy-1", Kind.DATA, b"not of this role")
-            wait_until(lambda: spy.answers == ["Not authorized"] * 5)
-            spy.put("spy-1", "traffic/telemetry", "gnb-1", Kind.DATA, b"not of this node")
-            wait_until(lambda: refused_frames(listener) == {"data": 1})
+            spy.put("spy-1", "traffic/control", "gnb-1", Kind.DATA, b"not of this node")
+            wait_until(lambda: refused_frames(listener) == {"data": 2})
         finally:
             spy.client.loop_stop()
             spy.client.disconnect()
