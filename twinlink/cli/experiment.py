@@ -133,7 +133,8 @@ def _list(given: argparse.Namespace) -> int:
     found = []
     for name in NAMES:
         each = description.load(name)
-        needs = [*(["root"] if each.needs_root else []), *each.modules, *each.programs]
+        place = ["root"] if each.needs_root else ["a virtual machine"] if each.guest else []
+        needs = [*place, *each.modules, *each.programs]
         found.append(
             {"name": name, "title": each.title, "source": each.source, "needs": needs, "not_run": each.not_run or None}
         )
