@@ -20,9 +20,9 @@ WITHIN_S = 0.8  # a listener over Zenoh ends a connection after a second on whic
 # A listener refuses a certificate of TLS 1.3 after the handshake, which may take a while.  One that accepts it sends
 # tickets at once (RFC 8446 section 4.6.1).
 ANSWER_S, LOOK_S = 0.8, 0.02
-ROUND_TRIPS = 8  # within which a listener without TLS has answered for certain
+ROUND_TRIPS = 8  # within which a listener of TLS has answered, unless it is busy
 # A plain Zenoh listener takes the beginning of a handshake for the length of a message, and waits for the rest of it.
-# What is no message ends the connection.  A listener of TLS that does not answer has others to answer before.
+# It answers what is no message.  A busy listener of TLS does not.
 REST, REST_S = bytes(4096), 0.2
 RECORDS = {b"\x15", b"\x16"}  # of TLS (RFC 8446 section 5.1): alert, handshake
 RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us

@@ -151,7 +151,7 @@ class ZenohTransport(Transport):
         """In mode peer: have a session with the keys as they are now, and none while the listener would refuse it.
 
         A listener of TLS takes no connection for a tenth of a second after one that failed (Zenoh 1.10).  So connectors
-        leave it to the seldom handshakes to find out when it takes them, and do not scout a port that answers.
+        leave it to handshakes, which are few, to find out when it takes them, and do not scout a port that answers.
         """
         is_absent, waits = isinstance(self._session, AbsentSession), self._handshakes.is_refused
         is_stale = self._authentication is not None and self._authentication.is_stale
