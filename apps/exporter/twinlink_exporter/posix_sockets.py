@@ -264,6 +264,7 @@ class PosixSockets:
         self._in = self._out = None
         self._frames = FrameReader()
         self._outgoing.clear()
+        self._next_channels_ns = time.monotonic_ns() + RECONNECT_NS
         self._next_check_ns = 0  # `tick` is due, to report it
 
     def _read_rest(self) -> None:

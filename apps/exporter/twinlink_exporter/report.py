@@ -19,6 +19,8 @@ from .twins import Twin
 def setup_request(journal: Journal, endpoint: str, generation: str, problem: str | None) -> None:
     """An E3 agent is asked; or it is not, with the reason."""
     hint = problem or "if none answers, start the gNB or check --e3, --e3-link and --setup"
+    if problem is None and not generation.startswith("JSON"):
+        hint += "; an agent in JSON of libe3 up to 0.0.7 needs --e3-encoding json"
     text = f"asking for an E3 agent at {endpoint} in {generation}; {hint}"
     journal.complaint("e3-setup-request", text, endpoint=endpoint)
 
