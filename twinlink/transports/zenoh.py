@@ -95,10 +95,9 @@ class ZenohTransport(Transport):
         self._publishers = ZenohPublishers(self._prefix)
         self._inbox = ZenohInbox(self._authentication)
         self._closing = threading.Event()
-        self._connected = False  # when renew was last called
         self._failed_anew = False  # whether a session could not be opened after the identity has changed
         self._next_attempt_s = 0.0  # of a client
-        self._left, self._leaving = False, threading.Lock()
+        self._left, self._leaving, self._connected = False, threading.Lock(), False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
         try:
@@ -230,7 +229,7 @@ class ZenohTransport(Transport):
         # All of them, or none if one fails.
         self._connections = connections
         self._inbox.use(subscriber, waker)
-        self._connected = False
+        self._connected = False  # when renew was last called
         self._session = session
         self._publishers.use(session)
 
