@@ -43,7 +43,7 @@ def measure(run: Run) -> list[Row]:
             path = folder / f"{number}.json"
             found = json.loads(path.read_text()) if path.exists() else {"error": why_not}
             if "error" not in found:
-                row, spacing_ms = _row(run, part, found)
+                row, spacing_ms = row_by_place(run, part, found)
                 rows.append(row)
                 if part["case"]["table"] == parts[0]["case"]["table"]:
                     spacings[run.experiment.case(part["case"])] = spacing_ms - part["cycle_ms"]
@@ -92,7 +92,7 @@ def _run_guest(run: Run, parts: Sequence[Any], folder: Path) -> str:
     return f"the guest ended with code {ended.code} before; its last lines: {' | '.join(console[-_LAST_LINES:])}"
 
 
-def _row(run: Run, part: Any, found: dict[str, Any]) -> tuple[Row, Floats]:
+def row_by_place(run: Run, part: Any, found: dict[str, Any]) -> tuple[Row, Floats]:
     """As `row_of`, with drops by place and times of arrival at the loopback host.
 
     What is lost between two places is dropped by the queueing discipline of the first: cables lose nothing.
