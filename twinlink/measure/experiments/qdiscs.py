@@ -87,8 +87,9 @@ def _run_guest(run: Run, parts: Sequence[Any], folder: Path) -> str:
     except machine.GuestTimeout as error:
         run.notes.append(f"{error}: what was measured until then is shown")
         return str(error)
-    how = "run by KVM" if ended.accelerator == machine.KVM else "emulated by qemu (TCG), as KVM runs no guest here"
-    run.notes.append(f"The guest's two processors are {how}")
+    if (folder / FACTS).exists():
+        how = "run by KVM" if ended.accelerator == machine.KVM else "emulated by qemu (TCG), as KVM runs no guest here"
+        run.notes.append(f"The guest's two processors are {how}")
     return f"the guest ended with code {ended.code} before; its last lines: {' | '.join(console[-_LAST_LINES:])}"
 
 

@@ -61,7 +61,6 @@ def run(
     timeout_s: float,
     memory: str = "1G",
     niceness: int = 0,
-    accelerators: Sequence[str] = (KVM, TCG),
     on_line: Callable[[str], None] = print,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Ended:
@@ -73,7 +72,6 @@ def run(
         timeout_s: of the whole, in s.
         memory: in qemu's notation.
         niceness: of the machine; below 0 only for root, else it is 0.
-        accelerators: in the order in which they are tried.
         on_line: is given each line on the console.
         stopped: whether the end was requested.
 
@@ -83,17 +81,23 @@ def run(
     """
     if platform.machine() != "x86_64":
         raise GuestError(f"the virtual machine runs on x86-64; this machine is {platform.machine()}")
-    qemu, options = packages.qemu(), _options(folder, command, memory)
+    console = [""]
+
+    def show(line: str) -> None:
+        console.append(line)
+        on_line(line)
+
     try:
-        for accelerator in accelerators:
+        qemu, options = packages.qemu(), _options(folder, command, memory)
+        for accelerator in (KVM, TCG):
             if accelerator == KVM and not os.access("/dev/kvm", os.R_OK | os.W_OK):
                 continue
             start_s = _KVM_START_S if accelerator == KVM else timeout_s
             processor = ("-accel", accelerator, "-cpu", "host" if accelerator == KVM else "max")
-            if _watch([*qemu, *processor, *options], niceness, start_s, timeout_s, on_line, stopped):
+            if _watch([*qemu, *processor, *options], niceness, start_s, timeout_s, show, stopped):
                 break
         else:
-            raise GuestError(f"the virtual machine does not start here with {' or '.join(accelerators)}")
+            raise GuestError(f"qemu does not start the virtual machine here; it says last: {console[-1]}")
         code = folder / _CODE
         return Ended(int(code.read_text()) if code.exists() else None, accelerator)
     finally:
@@ -109,7 +113,7 @@ def _watch(
     on_line: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> bool:
-    """Run qemu to its end; whether its kernel has started."""
+    """Run qemu to its end; whether its kernel has started, or the end was requested."""
     began = time.monotonic()
     runs = False
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -167,7 +171,10 @@ def _options(folder: Path, command: str, memory: str) -> list[str]:
     devices = []
     for tag, path in {"root": Path("/"), **shares, "out": folder.resolve()}.items():
         writes = "" if tag == "out" else ",readonly=on"
-        devices += ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap{writes}"]
+        devices += [
+            "-fsdev",
+            f"local,id={tag},path={str(path).replace(',', ',,')},security_model=none,multidevs=remap{writes}",
+        ]
         devices += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return [
         "-M", "pc", "-smp", "2", "-m", memory, "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
