@@ -29,8 +29,8 @@ class WatchedIdentity:
         identity: as it was last read.  When the folder cannot be read any more, it trusts no peer.
         valid: the keys of peers that are trusted, neither revoked nor expired; the newest of a peer is last.
         routers, brokers: such keys of Zenoh routers and MQTT brokers, which are no peers.
+        by_curve: the peer of each key in ``valid``, by its public key of CURVE as text.
         issued: the roles of all for which a certificate of the authority counts, by name.
-        by_curve: the peer of each of those keys, by its public key of CURVE as text.
         by_name: the peers with a valid key or certificate.
         version: grows whenever something of this changes.
     """
@@ -44,6 +44,7 @@ class WatchedIdentity:
         self.issued: dict[str, Role] = {}
         self.by_curve: dict[str, AuthenticatedPeer] = {}
         self.by_name: dict[str, AuthenticatedPeer] = {}
+        self._by_certificate: dict[bytes, AuthenticatedPeer] = {}
         self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
         self._next_look_s = 0.0
         self._lock = threading.Lock()
@@ -64,9 +65,8 @@ class WatchedIdentity:
 
         ``authority``: certificates of the authority, PEM, by which its handshake was verified, besides those of peers.
         """
-        for peer in self.valid:
-            if peer.line.certificate == certificate:
-                return self.by_name.get(peer.name)
+        if (pinned := self._by_certificate.get(certificate)) is not None:
+            return pinned
         found = self._issued(certificate, authority)
         return self.by_name.get(found.name) if found is not None else None
 
@@ -124,6 +124,7 @@ class WatchedIdentity:
             peers = {name: role for name, role in issued.items() if role not in INTERMEDIARIES}
             by_issued = {name: _authenticated(name, role) for name, role in peers.items()}
             self.by_name = by_issued | {peer.name: peer for peer in self.by_curve.values()}
+            self._by_certificate = {peer.line.certificate: _authenticated(peer.name, peer.role) for peer in valid}
             self.valid, self.routers, self.brokers, self.issued = valid, routers, brokers, issued
             self.version += 1
 
