@@ -1,6 +1,7 @@
 """``twinlink-exporter``: runs beside the gNB until a signal ends it."""
 
 import argparse
+import gc
 import json
 import math
 import signal
@@ -147,6 +148,9 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
             return [collector(link), ExporterCollector(exporter)]
 
         with service.serving(given.http, exporter.pulse, exporter.not_ready, collectors, service.told_by(journal)):
+            # Later collections need not visit what is here now, which takes longer than slots stay in shared memory.
+            gc.collect()
+            gc.freeze()
             exporter.run()
     if ledger:  # before the link is closed, which waits for acks
         with writing(given.records):

@@ -5,7 +5,6 @@ E3 control <- `Blocks` <- `DecisionCheck` <- flow control <== twin
                                       flow control-result ==> twin
 """
 
-import gc
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -266,10 +265,7 @@ class Exporter:
             ran_ns = event.timestamp if self._session.sequenced else None
             self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now(), ran_ns))
             return
-        if isinstance(event, SetUp):
-            self.counters.setups += 1
-            gc.collect()  # now, while there are no slots: what it takes is longer than they stay in shared memory
-            gc.freeze()  # and later ones need not visit what is there already
+        self.counters.setups += isinstance(event, SetUp)
         report.session_event(self._journal, event, self._session.dapp_id)
         if isinstance(event, Subscribed):
             self._do(self._blocks.e3_ready(self._clear_next, sequenced=self._session.sequenced))
