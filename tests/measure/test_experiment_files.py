@@ -94,14 +94,14 @@ def row(system: str, mean: float, half: float | None = None) -> Row:
 def test_an_ordering_is_found_or_not_or_left_open(rows: list[Row], verdict: str, reason: str) -> None:
     (found,) = verdicts.judge(description.parse("example", EXAMPLE), rows)
     assert (found["verdict"], found["reason"]) == (verdict, reason)
-    assert verdict != verdicts.FOUND or found["figures"] == "a: 1 ms < b: 2 ms"
+    assert verdict != verdicts.FOUND or found["figures"] == "a: 1.00 ms < b: 2.00 ms"
 
 
 @pytest.mark.parametrize(("below", "verdict"), [(2.5, verdicts.FOUND), (2.0, verdicts.NOT_FOUND)])
 def test_a_limit_holds_for_all(below: float, verdict: str) -> None:
     text = EXAMPLE.replace('order = ["a", "b"]', f'order = ["b", "a"]\nbelow = {below}')
     (found,) = verdicts.judge(description.parse("example", text), [row("a", 1), row("b", 2)])
-    assert (found["verdict"], found["figures"]) == (verdict, f"b: 2 ms, a: 1 ms; the limit is {below:g} ms")
+    assert (found["verdict"], found["figures"]) == (verdict, f"b: 2.00 ms, a: 1.00 ms; the limit is {below:g} ms")
 
 
 def test_a_case_names_its_numbers() -> None:

@@ -79,6 +79,7 @@ BASELINES = {
     "mqtt-qos2": "raw-mqtt",
     "websocket": "raw-websocket",
 }
+SEPARATED = 10_000  # from which on `grouped` separates thousands
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
 
@@ -140,6 +141,11 @@ def time(value_ns: float) -> str:
     """A time with the unit that suits it."""
     unit, one = _unit(value_ns)
     return f"{value_ns:.0f} ns" if one == 1 else f"{decimal(value_ns / one)} {unit}"
+
+
+def grouped(value: float) -> str:
+    """As `decimal`; 0 without digits, and thousands separated from 10,000 on."""
+    return "0" if value == 0 else f"{value:,.0f}" if abs(value) >= SEPARATED else decimal(value)
 
 
 def within(value_ns: int, bound_ns: float) -> str:

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from ...errors import ConfigurationError
 from ...spelling import near
+from .. import formatting
 from . import NAMES
 
 Made = TypeVar("Made")
-SEPARATED = 10_000  # from which on thousands are separated
 Case = dict[str, Any]  # what distinguishes a row, such as {"subject": "raw-mqtt", "octets": 100}
 
 
@@ -166,7 +166,7 @@ class Experiment:
 
     def label(self, value: Any) -> str:
         """A value of a case for people, below the head of its column."""
-        text = f"{value:,}" if isinstance(value, int) and value >= SEPARATED else str(value)
+        text = f"{value:,}" if isinstance(value, int) and value >= formatting.SEPARATED else str(value)
         return self.labels.get(str(value), text)
 
     def told(self, key: str, value: Any) -> str:

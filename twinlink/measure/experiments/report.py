@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import formatting, load, results
 from . import analysis, verdicts
-from .description import SEPARATED, Experiment, Published, Table, named
+from .description import Experiment, Published, Table, named
 from .outcome import DONE, Row
 
 FORMAT, VERSION = "twinlink-experiment", 1
@@ -121,9 +121,7 @@ def table_rows(experiment: Experiment, rows: Sequence[Row]) -> Iterator[list[str
 
 
 def _figure(ours: float | None, theirs: float | None) -> str:
-    text = "-" if ours is None else "0" if ours == 0 else formatting.decimal(ours)
-    if ours is not None and abs(ours) >= SEPARATED:
-        text = f"{ours:,.0f}"
+    text = "-" if ours is None else formatting.grouped(ours)
     return text if theirs is None else f"{text} ({theirs:g})"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from .. import formatting
 from .description import Experiment, Ordering
 from .outcome import DONE, Row
 
@@ -27,7 +28,7 @@ def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> d
             told = f"{experiment.told(ordering.by, value)} has no figure"
             return _verdict(ordering, NOT_MEASURED, told)
         found.append((value, row, figure))
-    each = [f"{experiment.told(ordering.by, value)}: {figure:.4g}{unit}" for value, _, figure in found]
+    each = [f"{experiment.told(ordering.by, value)}: {formatting.grouped(figure)}{unit}" for value, _, figure in found]
     if ordering.below is not None:
         told = f"{', '.join(each)}; the limit is {ordering.below:g}{unit}"
         verdict = FOUND if all(figure < ordering.below for _, _, figure in found) else NOT_FOUND
