@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.identity.nodes import make_pair
+from tests.identity.nodes import make_pair, needs_mosquitto
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 
@@ -66,10 +66,19 @@ def relay(endpoint: str) -> Iterator[Relay]:
     made.close()
 
 
-@pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
-@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(
+    ("transport", "secure"),
+    [
+        ("zeromq", False),
+        ("zeromq", True),
+        ("zenoh", False),
+        ("zenoh", True),
+        ("websocket", True),
+        pytest.param("mqtt", True, marks=needs_mosquitto),
+    ],
+)
 def test_what_is_sent_is_seen_only_without_identities(
-    secure: bool, transport: TransportName, relay: Relay, endpoint: str, tmp_path: Path
+    transport: TransportName, secure: bool, relay: Relay, endpoint: str, tmp_path: Path
 ) -> None:
     twin, gnb = (node.folder if secure else None for node in make_pair(tmp_path))
     with (
