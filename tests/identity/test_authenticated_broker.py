@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import twinlink
+from tests.identity.authority import Authority
 from tests.identity.nodes import REFUSED_S, Node, deliver, make, make_pair, needs_mosquitto
 from twinlink import cli
+from twinlink.identity import private_files, trust
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import wait_for_event
 from twinlink.transports.mosquitto import RUNNING, SBIN
@@ -111,6 +113,22 @@ def test_it_is_said_which_of_the_three_refuses_which(site: Site) -> None:
             site.gnb_2.trust(trusted)
         with site.connect(site.gnb_2) as connector:
             assert "this side refuses twin-1, which it hears through the broker" in problem(connector)
+
+
+def test_a_broker_may_have_a_certificate_of_an_authority(site: Site) -> None:
+    """It is known by the name of its host, as that is trusted; the nodes have certificates of their own."""
+    files = Authority("root").issue("broker-7", host="mqtt.example.org")
+    for node in (site.twin, site.gnb):
+        node.revoke(site.broker)
+        private_files.write(node.folder / "ca.crt", files["ca.crt"])
+        trust.trust_issued(node.folder, "mqtt.example.org", "broker")
+    (site.broker.folder / "secret").unlink()
+    for file, content in files.items():
+        private_files.write(site.broker.folder / file, content)
+    site.start("twin-1=gnb-1")
+    with site.listen() as listener, site.connect(site.gnb) as connector:
+        wait_until(lambda: listener.peers() and connector.peers())
+        deliver(connector, listener, "spectrum")
 
 
 def test_a_broker_needs_an_identity_of_its_own(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,12 +95,11 @@ class Identity:
             text = _private(path / SECRET).decode("ascii", "replace")
             secret = SecretLine.parse(text, str(path / SECRET))
         der = _certificate(path)
-        if authority:
+        if secret is None or (authority and certificates.issued(der)):
             name = check_name(certificates.check_issued(der, str(path / CERTIFICATE)))
             if secret is not None and secret.name != name:
                 raise ConfigurationError(f"{path}: {SECRET} is of {secret.name}, and {CERTIFICATE} of {name}")
         else:
-            assert secret is not None
             name = secret.name
             certificates.check(der, name)
         revoked = trust_file.read(path / REVOKED)
