@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import twinlink_e3 as e3
+from twinlink_exporter import exporter as exporter_module
 from twinlink_exporter.generation_search import GenerationSearch
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.posix_sockets import PosixSockets
@@ -65,6 +66,20 @@ def test_a_block_is_installed_and_released(
     (event,) = exporter.events("e3-setup")
     assert event["generation"] == codec.name
     assert exporter.counters.undecodable == 0
+
+
+@pytest.mark.parametrize("link", ["zmq", "posix"])
+def test_an_exporter_that_ends_while_it_is_set_up_leaves_no_identifier(
+    start_exporter: StartExporter, endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    monkeypatch.setattr(exporter_module, "LEAVE_S", patience())
+    endpoints = replace(endpoints, link=link)
+    with EmulatedAgent(endpoints, G2B) as agent:
+        exporter = start_exporter(endpoints)
+        exporter.wait_for("e3-setup-request")
+        exporter.stop()
+        agent.wait_for(lambda a: a.agent.counters["ReleaseMessage"] == a.agent.counters["SetupRequest"])
+        assert not agent.agent._dapps
 
 
 def test_posix_sockets_over_tcp(start_exporter: StartExporter, tcp_endpoints: e3.Endpoints, twin: Twin) -> None:

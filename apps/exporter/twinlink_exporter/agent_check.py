@@ -8,11 +8,11 @@ import twinlink_e3 as e3
 
 import twinlink
 
-from .session import OtherGeneration, Refused, Session, SetUp, State
+from .leave import STEP_MS, leave
+from .session import OtherGeneration, Refused, Session, SetUp
 from .sockets import E3Sockets, open_sockets, setup_problem
 
 PATIENCE_S = 3.0  # for all answers, and for the connection over which the identifier is given back
-STEP_MS = 10
 NAME = "twinlink-e3-doctor"  # with "twinlink-doctor", a request in G0 is one in G2b, too, of another dApp
 
 Finding = tuple[str, str, str]  # status, what was found, what to do
@@ -49,10 +49,10 @@ def _finding(session: Session, sockets: E3Sockets, link: str) -> Finding:
         if isinstance(event, OtherGeneration):
             way = f"asked in {event.asked}, it answered in {event.answered}"
         elif isinstance(event, Refused):
-            _give_back(session, sockets)
+            leave(session, sockets, PATIENCE_S)
             return "warn", f"{event.reason} ({way})", "look at the gNB's E3 configuration"
         elif isinstance(event, SetUp):
-            given_back = _give_back(session, sockets)
+            given_back = leave(session, sockets, PATIENCE_S)
             where = ", hands I/Q over in shared memory" if event.by_reference else ""
             control = "" if event.offers_block else ", and offers no control of PRB blocks"
             seen = f"{event.ran} speaks {event.generation} ({way}){where}{control}"
@@ -61,19 +61,6 @@ def _finding(session: Session, sockets: E3Sockets, link: str) -> Finding:
             return "warn", f"{seen}; dApp identifier {event.dapp_id} could not be given back", "look at dapp_socket"
     advice = f"start the gNB, ask over the other link than {link}, or set --e3-encoding json at the exporter"
     return "warn", f"no E3 agent answers a setup over {link} within {PATIENCE_S:g} s", advice
-
-
-def _give_back(session: Session, sockets: E3Sockets) -> bool:
-    """Release what the agent has given; returns whether that could be sent."""
-    releases = session.releases()
-    if session.state is not State.SETUP and (release := session.release()):
-        releases.append(release)
-    for _ in _turns(sockets):
-        if not releases:
-            return True
-        if sockets.can_send:
-            sockets.send(releases.pop())
-    return not releases
 
 
 def _turns(sockets: E3Sockets) -> Iterator[None]:

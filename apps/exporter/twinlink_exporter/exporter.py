@@ -28,6 +28,7 @@ from .counters import Counters
 from .decision_check import DecisionCheck
 from .decision_guard import Limits, Rejection, Rule
 from .generation_search import GenerationSearch
+from .leave import leave
 from .link_inbox import LinkInbox
 from .observation import Carrier
 from .observations import Observations
@@ -38,6 +39,7 @@ from .twin_sync import SyncLimits
 from .twins import Twins
 
 IDLE_MS = 500
+LEAVE_S = 0.3  # for the answer to a setup, and for a connection to the agent, to release its identifier
 BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
 COPIES = 4  # times that slots are copied before other sockets have their turn
 LAST_TURNS = 100  # at the PDUs of an agent that is gone: more than its queue holds
@@ -142,8 +144,7 @@ class Exporter:
         finally:
             self._observations.close()
             self._do(self._blocks.clear("exporter-ends", Instant.now()))
-            if release := self._session.release():
-                sockets.send(release)
+            leave(self._session, sockets, LEAVE_S)
             sockets.close()
             self._inbox.close()
 

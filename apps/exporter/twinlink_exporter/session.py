@@ -192,6 +192,11 @@ class Session:
             )
         )  # fmt: skip
 
+    @property
+    def awaits_setup(self) -> bool:
+        """Whether the agent may still answer a setup, and give an identifier."""
+        return self.state is State.SETUP and self._tries > 0
+
     def next_request_ns(self) -> int:
         """Monotonic time at which to call `request` and `silent`."""
         return self._due_ns
@@ -205,6 +210,7 @@ class Session:
         """Handle the reply on the setup channel.  Raises MalformedPdu if it is none, in any generation."""
         found = self._recognise(octets)
         codec, response = found.codec, found.response
+        self._tries = 0
         asked, self._due_ns = self.codec, now_ns + REFUSED_NS  # unless it succeeds below
         ran, positive = response.ran_identifier, response.response_code == "positive"
         refusal: str | None = None
