@@ -1,6 +1,7 @@
 """Whether the newest dapps library reads what the RAN emulator writes: to be run by hand, as it is not installed.
 
-python -m tests.e3.newest_dapps UNPACKED_SOURCE_OF_DAPPS_0.3.1/src
+pip download --no-deps --no-binary dapps --ignore-requires-python dapps==0.3.1 && tar xf dapps-0.3.1.tar.gz
+python -m tests.e3.newest_dapps dapps-0.3.1/src
 """
 
 import sys

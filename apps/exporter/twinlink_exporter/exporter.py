@@ -39,7 +39,7 @@ from .twin_sync import SyncLimits
 from .twins import Twins
 
 IDLE_MS = 500
-LEAVE_S = 0.3  # for the answer to a setup, and for a connection to the agent, to release its identifier
+LEAVE_S = 0.5  # for the answer to a setup, and for a connection to the agent, to release its identifier
 BATCH = 64  # indications read before other sockets have their turn: 32 ms of one per slot
 COPIES = 4  # times that slots are copied before other sockets have their turn
 LAST_TURNS = 100  # at the PDUs of an agent that is gone: more than its queue holds
