@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FIRST_S = 0.3  # without a connection; a handshake takes less, or the path is long
 AGAIN_S = 0.2  # after an answer that tells nothing, as when the end of a connection overtook its reason; then doubled
 AT_MOST_S = 1.0
+BUSY_S = 2.0
 SOON_S, LATER_AT_MOST_S = 10.0, 5.0  # while refused: a handshake that fails delays those of others at a Zenoh listener
 
 
@@ -67,8 +68,9 @@ class TlsHandshakes:
         if self._next_s is None:
             self._since_s, self._next_s, self._pause_s = now, now + FIRST_S, AGAIN_S
         elif self._asking is not None and not self._asking.is_alive():
-            self._asking, self._next_s = None, now + self._pause_s
+            self._asking = None
             self._take(self._finding)
+            self._next_s = now + (BUSY_S if self.is_busy else self._pause_s)
             soon = self.problem is None or now - self._since_s < SOON_S
             self._pause_s = min(2 * self._pause_s, AT_MOST_S if soon else LATER_AT_MOST_S)
         elif self._asking is None and now >= self._next_s:

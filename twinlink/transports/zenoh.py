@@ -24,7 +24,7 @@ from ..errors import ConfigurationError, TransportError
 from ..process.malloc import trim
 from .base import Endpoint, Frame, Transport, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
-from .zenoh_config import TLS_RETRY_MS, ZenohOptions, check, configuration
+from .zenoh_config import TLS_OPEN_MS, TLS_RETRY_MS, ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger, connection_changes, count_connections
 from .zenoh_errors import FORKED, NO_ROUTER, no_peer_at_router, not_opened, not_shared, reason, shared_memory_lack
 from .zenoh_handshakes import ZenohHandshakes
@@ -96,7 +96,9 @@ class ZenohTransport(Transport):
         self._inbox = ZenohInbox(self._authentication)
         self._closing = threading.Event()
         self._failed_anew = False  # whether a session could not be opened after the identity has changed
-        self._next_attempt_s = 0.0  # of a client
+        self._session = cast(zenoh.Session, AbsentSession())
+        self._attempted_s = 0.0  # to open a session
+        self.scouts = self.scouts and self._authentication is None  # otherwise see _keep_identity
         self._left, self._leaving, self._connected = False, threading.Lock(), False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
@@ -158,16 +160,14 @@ class ZenohTransport(Transport):
         if not self.listening:
             self.scouts = self._handshakes.unreachable if self._authentication is not None else not waits
         if waits and not is_absent:
-            old = self._session
-            self._be_without_session()
-            self._close_aside(old)
+            self._close_aside(self._be_without_session())
         elif not waits and (is_stale or (is_absent and not self._trusts_none())):
             self._reidentify()
 
     def _reidentify(self) -> None:
         """Open the session anew, with other keys.  A listener needs its port, and untrusted peers must go."""
         old = self._session
-        if self._refusals is not None and not isinstance(old, AbsentSession):
+        if self._refusals is not None:
             self._refusals.check(old)
         self._be_without_session()
         if not isinstance(old, AbsentSession):
@@ -188,14 +188,15 @@ class ZenohTransport(Transport):
 
     def _connections_up(self) -> int:
         """How many peers, or in mode client routers, Zenoh is connected to."""
-        session = self._session
-        if isinstance(session, AbsentSession):
-            return 0
-        if self._authentication is None or self.listening:
-            return count_connections(session, self._client)
-        return count_connections(session, self._client, set(self._authentication.names))
+        names = None if self._authentication is None or self.listening else self._authentication.names
+        return count_connections(self._session, self._client, names)
+
+    def _has_just_tried(self, within_ms: int) -> bool:
+        """Whether a session over TLS was opened within this time."""
+        return self._authentication is not None and time.monotonic() - self._attempted_s < within_ms / 1000
 
     def _open_session(self) -> None:
+        self._attempted_s = time.monotonic()
         if self.options.shared_memory and (lack := shared_memory_lack()):
             self._do_without_shared_memory(lack)
         try:
@@ -239,7 +240,7 @@ class ZenohTransport(Transport):
         if self._client:
             self._patience = patience  # of the next attempt, see _keep_router
             return
-        if self.listening:
+        if self.listening or self._has_just_tried(TLS_OPEN_MS):
             return
         connected, self._connected = self._connected, self._connections_up() > 0
         moved = not self._connected and self._locators.move()
@@ -295,7 +296,7 @@ class ZenohTransport(Transport):
             elif self.listening:
                 if changes:
                     self._publishers.let_drop(self._connections_up() > 1)
-                    if self._refusals is not None and not isinstance(self._session, AbsentSession):
+                    if self._refusals is not None:
                         self._refusals.check(self._session)
                 self.foreign_connections += connections.check(
                     self._inbox.read, self._inbox.take_drained(), bool(changes)
@@ -311,25 +312,24 @@ class ZenohTransport(Transport):
 
         A Zenoh session would reconnect by itself, but may then lack its routes, see renew.
         """
-        old, authentication = self._session, self._authentication
-        is_stale = authentication is not None and authentication.is_stale and not isinstance(old, AbsentSession)
-        if is_stale or zenoh.SampleKind.DELETE in changes:
-            self._be_without_session()
-            self._close_aside(old)
+        is_stale = self._authentication is not None and self._authentication.is_stale
+        if zenoh.SampleKind.DELETE in changes or (is_stale and not isinstance(self._session, AbsentSession)):
+            self._close_aside(self._be_without_session())
         absent = isinstance(self._session, AbsentSession)
-        waits = time.monotonic() < self._next_attempt_s or self._handshakes.is_refused
+        waits = self._has_just_tried(TLS_RETRY_MS) or self._handshakes.is_refused
         if absent and not waits and not self._trusts_none():
-            self._next_attempt_s = time.monotonic() + (TLS_RETRY_MS / 1000 if authentication is not None else 0.0)
             self._locators.move()
             with contextlib.suppress(zenoh.ZError, OSError):  # no router answers: the next tick tries again
                 self._open_session()
 
-    def _be_without_session(self) -> None:
-        absent: Any = AbsentSubscriber(TICK_S)
+    def _be_without_session(self) -> zenoh.Session:
+        """Returns the session before, to be closed."""
+        before, absent = self._session, cast(Any, AbsentSubscriber(TICK_S))
         self._connections = absent
         self._inbox.use(absent, absent)
         self._session = cast(zenoh.Session, AbsentSession())
         self._publishers.use(self._session)
+        return before
 
     def joins(self, epoch: int, hears_us: bool) -> bool:
         if self._handshakes.peers is not None:

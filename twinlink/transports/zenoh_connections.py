@@ -13,6 +13,7 @@ import zenoh
 
 from .connection_guard import PublisherGuard
 from .tcp_connection import TcpConnection, tcp_counters_available
+from .zenoh_absent import AbsentSession
 
 # Zenoh sets SO_LINGER: closing the socket of a peer that vanished blocks the thread, and the connections that it
 # serves, for these 10 s.
@@ -70,6 +71,8 @@ def count_connections(session: zenoh.Session, to_routers: bool, names: Collectio
     ``names``: only those with such a name in the certificate, as a connector over TLS also trusts the Web's public
     authorities (Zenoh 1.10).
     """
+    if isinstance(session, AbsentSession):
+        return 0
     with contextlib.suppress(zenoh.ZError):
         if names is not None:
             return sum(link.auth_identifier in names for link in session.info.links())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import zenoh
 
 from .refusals import Refusal, Refusals
+from .zenoh_absent import AbsentSession
 
 if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity
@@ -29,6 +30,8 @@ class ZenohRefusals:
 
     def check(self, session: zenoh.Session) -> None:
         """Report connections with the name of no trusted peer: the access control denies all that comes over them."""
+        if isinstance(session, AbsentSession):
+            return
         names: dict[str, str] = {}
         with contextlib.suppress(zenoh.ZError):
             for link in session.info.links():
