@@ -37,6 +37,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 MAX_AGE_NS = 1_000_000_000
 FRAME_NS, FRAMES = 10_000_000, 1024  # 3GPP TS 38.211 clause 4.3.1: the system frame number has 10 bits
 MARK_OCTETS = SUBCARRIERS_PER_PRB * SAMPLE_OCTETS  # of a PRB: noise, which is never twice the same
+MAX_BACK = 64  # slots before a slot whose rows are looked at
 SPARE_ROWS = 2  # the one that is being written, and the next
 _CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
 
@@ -197,7 +198,7 @@ class SlotReader:
         """Whether the gNB has written a row again that comes before the slot's, as far as one is known."""
         assert self._file
         rows, position = self.rows, _position(slot.indication, self._layout)
-        for back in range(SPARE_ROWS, rows - SPARE_ROWS + 1):
+        for back in range(SPARE_ROWS, min(rows - SPARE_ROWS, MAX_BACK) + 1):
             mark = self._marks.get((position - back) % rows)
             if mark and mark.number == slot.number - back:
                 try:
