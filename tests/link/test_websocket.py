@@ -18,8 +18,10 @@ from tests.wire.make_vectors import VECTORS
 from twinlink.protocol.frames import HELLO_TOPIC, Kind, check, frame
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, malformed
+from twinlink.transports import Endpoint
 from twinlink.transports.websocket import WebsocketTransport
 from twinlink.transports.websocket_connection import MALFORMED, decode, encode
+from twinlink.transports.websocket_options import WebsocketOptions
 
 MIB = 1024 * 1024
 NAME = Subprotocol("twinlink.1")
@@ -262,3 +264,26 @@ def test_a_node_that_connects_again_has_one_connection(endpoint: str) -> None:
         deliver(peer, listener)
         wait_until(lambda: len(transport(listener)._connections) == 1)
         assert drain(peer, twinlink.PeerDown) == []
+
+
+def test_a_connection_that_sends_much_does_not_delay_the_others(endpoint: str) -> None:
+    """One read may bring hundreds of messages: those of another connection come after a few of them."""
+    at = Endpoint.parse(endpoint)
+    listener, busy, other = (
+        WebsocketTransport(at, listening, MIB, WebsocketOptions()) for listening in (True, False, False)
+    )
+    try:
+        for transport in (listener, busy, other):
+            transport.open()
+        wait_until(lambda: listener.receive(0.01) or len(listener._open) == 2)
+        wait_until(lambda: busy._open and other._open)
+        for _ in range(400):
+            busy.send(b"traffic/busy", b"")
+        received = [listener.receive(patience())]
+        other.send(b"traffic/other", b"")
+        while received[-1] is None or received[-1][0] != b"traffic/other":
+            received.append(listener.receive(patience()))
+        assert len(received) < 50
+    finally:
+        for transport in (busy, other, listener):
+            transport.close()

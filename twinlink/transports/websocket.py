@@ -43,6 +43,7 @@ ACK_INITIAL = ord("a")
 CHECK_S = 0.05  # between two looks at the limits of all connections
 BACKLOG = 1024  # TCP connections that wait to be accepted
 ACCEPTED = 64  # at a time, so that a flood of them blocks nothing else
+TURN = 8  # messages of one connection after which the others get their turn, as one read may bring hundreds
 READY = 64  # sockets that are read in turn, so that what they have sent takes little memory
 RETURN_S = 1.5  # a node that connects again so soon is still up, and gets messages at once
 REPORT_S = 1.0
@@ -86,12 +87,13 @@ class WebsocketTransport(Transport):
         self._closed = False
         if self.identity is not None:
             self._identity = self._authenticated(self.identity)
-        self._inbox: deque[Message] = deque()
+        self._unread: deque[WebsocketConnection] = deque()  # of which messages were received; each in its turn
         self._serving = threading.Lock()  # of the thread that reads
         self._table_lock = threading.Lock()
         self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
         self._open: tuple[WebsocketConnection, ...] = ()  # those that have completed the handshake
         self._left: dict[int, float] = {}  # by epoch of a node that took messages: when its last connection was heard
+        self._taken = 0  # messages since the sockets were last looked at
         self._check_s = 0.0
         self._accept_failed_s = 0.0
         self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
@@ -143,8 +145,13 @@ class WebsocketTransport(Transport):
 
     def _on_connected(self, connection: WebsocketConnection, messages: list[Message]) -> None:
         """The dialer has connected; called on its thread."""
-        self._inbox.extend(messages)
+        self._put(connection, messages)
         self._add(connection)
+
+    def _put(self, connection: WebsocketConnection, messages: list[Message]) -> None:
+        connection.inbox.extend(messages)
+        if connection.inbox and connection not in self._unread:
+            self._unread.append(connection)
 
     def _add(self, connection: WebsocketConnection) -> None:
         def on_blocked(blocked: bool) -> None:
@@ -311,26 +318,36 @@ class WebsocketTransport(Transport):
     # Receiving
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        inbox = self._inbox
-        if not inbox:
+        unread = self._unread
+        self._taken += 1
+        if not unread or (self._taken >= TURN and len(self._open) > 1):
             with self._serving:
-                self._serve(timeout_s)
-            if not inbox:
+                self._serve(0.0 if unread else timeout_s)
+            if not unread:
                 return None
-        topic, frame, connection = inbox.popleft()
+        connection = unread[0]
+        topic, frame, _ = connection.inbox.popleft()
+        if connection.inbox:
+            unread.rotate(-1)
+        else:
+            unread.popleft()
         if self._identity is not None:
             self.sender = self._identity.peer_of(connection)
         return topic, frame
 
     def _serve(self, timeout_s: float) -> None:
-        """Read what has arrived within this time, and write what waits for sockets that take it."""
-        ready = self._epoll.poll(timeout_s, READY)
+        """Read what has arrived within this time, and write what waits for sockets that take it.
+
+        Connections of which messages are unread are passed over while there are any.
+        """
+        self._taken = 0
+        ready, some_unread = self._epoll.poll(timeout_s, READY), bool(self._unread)
         now = time.monotonic()
         for fd, events in ready:
             if (connection := self._connections.get(fd)) is not None:
                 if events & select.EPOLLOUT:
                     connection.flush()
-                if events & ~select.EPOLLOUT:
+                if events & ~select.EPOLLOUT and not (some_unread and connection.inbox):
                     self._read(connection, now)
             elif (listener := self._listeners.get(fd)) is not None:
                 self._accept(listener, now)
@@ -342,7 +359,7 @@ class WebsocketTransport(Transport):
 
     def _read(self, connection: WebsocketConnection, now: float) -> None:
         was_open = connection.is_open
-        self._inbox.extend(connection.read(now))
+        self._put(connection, connection.read(now))
         if connection.is_open and not was_open:
             self._on_open(connection, now)
         if connection.ended:
