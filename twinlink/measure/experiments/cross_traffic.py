@@ -1,7 +1,8 @@
 """A process that sends UDP datagrams at a rate until its stdin ends, as traffic beside what is measured.
 
 Arguments: ``host`` and ``port`` to send to, ``octets`` of a datagram.  It sends nothing until it reads a line of JSON
-with ``rate_mbit`` on the link (Mbit/s); the next line changes the rate, to 0 as well.
+with ``rate_mbit`` on the link (Mbit/s).  When it reads 0, it stops, and writes a line with the rate that it had,
+``sent_mbit``.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import time
 from .program import arguments, say
 
 HEADERS = 14 + 20 + 8  # octets of Ethernet, IPv4 and UDP
-_BEHIND_S = 0.05  # what was not sent within this time is left out, so that it does not come as a burst
+_BEHIND_S = 0.05  # what is late by more is left out, so that it does not come as a burst
 _STEP_S = 0.001
 
 
@@ -41,17 +42,23 @@ def main() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         say(ready=True)
-        due_s = 0.0
+        began_s, due_s, sent, sends = 0.0, 0.0, 0, False
         while (mbit := rate.mbit) is not None:
+            now_s = time.monotonic()
             if mbit == 0:
+                if sends:
+                    say(sent_mbit=8e-6 * sent * (len(payload) + HEADERS) / (now_s - began_s))
+                    sends = False
                 rate.changed.wait()
                 rate.changed.clear()
                 continue
-            now_s = time.monotonic()
+            if not sends:
+                began_s, due_s, sent, sends = now_s, now_s, 0, True
             due_s = max(due_s, now_s - _BEHIND_S)
             while due_s <= now_s:
                 with contextlib.suppress(OSError):  # the queue is full
                     sender.sendto(payload, (given["host"], given["port"]))
+                    sent += 1
                 due_s += 8e-6 * (len(payload) + HEADERS) / mbit
             time.sleep(max(_STEP_S, due_s - now_s))
 

@@ -118,15 +118,8 @@ def _inside(name: str) -> list[str]:
 
 def _tc(name: str, commands: Sequence[str], may_fail: bool = False) -> None:
     """Run tc in a namespace, once for all commands: a process takes long to start on an emulated processor."""
-    _call(
-        *_inside(name),
-        "tc",
-        *(["-force"] if may_fail else []),
-        "-batch",
-        "-",
-        text="\n".join(commands),
-        may_fail=may_fail,
-    )
+    force = ("-force",) if may_fail else ()
+    _call(*_inside(name), "tc", *force, "-batch", "-", text="\n".join(commands), may_fail=may_fail)
 
 
 def _call(*command: str, text: str = "", may_fail: bool = False) -> str:

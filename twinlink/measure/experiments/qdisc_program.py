@@ -67,7 +67,9 @@ class Nodes:
         """What both nodes say of a part, and what was counted between them.  Raises NetworkFailed or ProgramFailed."""
         bridge = qdisc(part, part["bridge"]) if "bridge" in part else None
         self._network.set(qdisc(part, part["qdisc"]), bridge)
-        self._cross.tell({"rate_mbit": part.get("cross_mbit", 0)})
+        cross_mbit = part.get("cross_mbit", 0)
+        if cross_mbit:
+            self._cross.tell({"rate_mbit": cross_mbit})
         cycle_ns = int(part["cycle_ms"] * 1e6)
         # The gates of TAPRIO begin their cycles at whole multiples as well.
         start_ns = (time.time_ns() + int(START_S * 1e9)) // cycle_ns * cycle_ns + cycle_ns
@@ -77,7 +79,9 @@ class Nodes:
             node.tell(given)
         within_s = WITHIN_S + cycles * part["cycle_ms"] / 1000
         found = {"publisher": self._publisher.next(within_s), "loopback": self._loopback.next(within_s)}
-        self._cross.tell({"rate_mbit": 0})
+        if cross_mbit:
+            self._cross.tell({"rate_mbit": 0})
+            found |= self._cross.next(WITHIN_S)
         statistics = {"at_bridge": self._network.at_bridge(), "statistics": self._network.statistics()}
         return {"start_ns": start_ns, **found, **statistics}
 

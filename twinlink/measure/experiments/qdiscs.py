@@ -28,6 +28,7 @@ NICENESS = -20  # in place of the paper's isolated processors: other work of thi
 HARDWARE = "PTP and LaunchTime: no hardware here. Both hosts have the same clock, and ETF releases in software"
 _PLAN = "plan.json"
 _STANDSTILL_S = 0.2  # which a row must not hide: it adds whole cycles to round trips
+_LEAST_CROSS = 0.9  # share of the cross traffic that is as good as all of it
 _LAST_LINES = 3  # of the console, in an error
 
 
@@ -110,6 +111,12 @@ def row_by_place(run: Run, part: Any, found: dict[str, Any]) -> tuple[Row, Float
         "drop_loopback": share * (heard["late"] + len(back) - through[1]),
     }
     del row.figures["drop_path"]
+    row.figures["cross_mbit"] = sent_mbit = found.get("sent_mbit")
+    if sent_mbit is not None and sent_mbit < _LEAST_CROSS * part["cross_mbit"]:
+        run.notes.append(
+            f"{run.experiment.case(part['case'])}: the cross traffic had {sent_mbit:.1f} in place of "
+            f"{part['cross_mbit']} Mbit/s"
+        )
     cycle_ms = part["cycle_ms"]
     stood_s = max(*told["wake_ns"], *heard["wake_ns"], 0) / 1e9
     if stood_s > _STANDSTILL_S:
