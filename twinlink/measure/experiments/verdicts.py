@@ -28,19 +28,19 @@ def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> d
             told = f"{experiment.told(ordering.by, value)} has no figure"
             return _verdict(ordering, NOT_MEASURED, told)
         found.append((value, row, figure))
-    each = [f"{experiment.told(ordering.by, value)}: {formatting.grouped(figure)}{unit}" for value, _, figure in found]
+    shown = [f"{experiment.told(ordering.by, value)}: {formatting.grouped(figure)}{unit}" for value, _, figure in found]
     if ordering.below is not None:
-        told = f"{', '.join(each)}; the limit is {ordering.below:g}{unit}"
+        told = f"{', '.join(shown)}; the limit is {ordering.below:g}{unit}"
         verdict = FOUND if all(figure < ordering.below for _, _, figure in found) else NOT_FOUND
         return _verdict(ordering, verdict, told)
     wrong = [pair for pair in pairwise(found) if pair[0][2] >= pair[1][2]]
     open_ = [pair for pair in pairwise(found) if ordering.figure == "mean" and _overlap(pair[0][1], pair[1][1])]
     if wrong and not all(pair in open_ for pair in wrong):
-        verdict, told = NOT_FOUND, ", ".join(each)
+        verdict, told = NOT_FOUND, ", ".join(shown)
     elif open_:
-        verdict, told = OPEN, f"{', '.join(each)}; the intervals of the means overlap"
+        verdict, told = OPEN, f"{', '.join(shown)}; the intervals of the means overlap"
     else:
-        verdict, told = FOUND, " < ".join(each)
+        verdict, told = FOUND, " < ".join(shown)
     return _verdict(ordering, verdict, told)
 
 
