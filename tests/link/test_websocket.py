@@ -277,8 +277,7 @@ def test_a_connection_that_sends_much_does_not_delay_the_others(endpoint: str) -
             transport.open()
         wait_until(lambda: listener.receive(0.01) or len(listener._open) == 2)
         wait_until(lambda: busy._open and other._open)
-        for _ in range(400):
-            busy.send(b"traffic/busy", b"")
+        busy._open[0].transmit(encode(b"traffic/busy", b"", mask=True) * 400)
         received = [listener.receive(patience())]
         other.send(b"traffic/other", b"")
         while received[-1] is None or received[-1][0] != b"traffic/other":
