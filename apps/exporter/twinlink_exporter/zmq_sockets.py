@@ -66,7 +66,11 @@ class ZmqSockets:
         self._request.maxmsgsize = MAX_PDU_OCTETS
         self.poller.register(self._request, zmq.POLLIN)
         self._asked = connecting(self.endpoints)
-        _connect(self._request, self._asked.setup)
+        try:
+            _connect(self._request, self._asked.setup)
+        except TransportError:
+            self._drop_request()
+            raise
         self._request.send(octets)
 
     def receive_setup(self) -> bytes | None:
