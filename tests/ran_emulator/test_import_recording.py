@@ -68,12 +68,37 @@ def test_values_that_are_no_int16_are_counted(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("changed", "said"),
     [({"core:datatype": "ci16_le"}, "core:datatype"), ({"dapp:n_symbols": 1}, "dapp:n_symbols"),
-     ({"dapp:subcarrier_spacing_khz": None}, "no recording of slots")],
+     ({"dapp:subcarrier_spacing_khz": None}, "no recording of slots"), ({"core:num_channels": 2}, "core:num_channels"),
+     ({"core:trailing_bytes": 8}, "core:trailing_bytes"), ({"core:offset": 7}, "core:sample_start is 0, not 7"),
+     ({"core:sha512": "0" * 128}, "core:sha512"), ({"core:dataset": "other"}, "other"),
+     ({"core:extensions": [{"name": "secret", "version": "9.0.0", "optional": False}]}, "secret")],
 )  # fmt: skip
 def test_other_recordings_are_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, Any], said: str
 ) -> None:
     meta = write(tmp_path / "slots", slots(1), [0x3FFF], **changed)
+    assert main([str(meta), "--out", str(tmp_path / "made")]) == (2 if "core:dataset" in changed else 3)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("3619200000.0}", '3.6e9}, {"core:sample_start": 91728, "core:frequency": 3.7e9}', "is 3700000000 Hz"),
+        ('"core:frequency"', '"core:header_bytes": 8, "core:frequency"', "core:header_bytes"),
+        ('"core:frequency"', '"core:frequency": 3.7e9, "core:frequency"', "the key core:frequency twice"),
+        ('"dapp:sfn"', '"x": ' + "[" * 2000 + "]" * 2000 + ', "dapp:sfn"', "recursion"),
+        ('"dapp:valid_symbol_mask": 16383', '"dapp:valid_symbol_mask": "all"', "dapp:valid_symbol_mask"),
+        ('"rb_start": 5, ', "", "'rb_start' is a required property"),
+    ],
+)  # fmt: skip
+def test_metadata_that_says_more_than_slots_of_one_carrier_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, said: str
+) -> None:
+    meta = write(tmp_path / "slots", slots(2), [0x3FFF, 0x3FFF])
+    text = meta.read_text()
+    assert old in text
+    meta.write_text(text.replace(old, new))
     assert main([str(meta), "--out", str(tmp_path / "made")]) == 3
     assert said in capsys.readouterr().err
 

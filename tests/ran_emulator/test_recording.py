@@ -103,6 +103,10 @@ def spoil(path: Path, change: dict[str, Any]) -> None:
             "lies above",
         ),
         ({"global/core:sample_rate": float("nan")}, "NaN"),
+        ({"global/core:sample_rate": 10**400}, "core:sample_rate"),
+        ({"global/core:dataset": "\ud800"}, "cannot be read"),
+        ({"global/twinlink:record_period_ms": 1e-320}, "twinlink:record_period_ms"),
+        ({"annotations/2/core:freq_lower_edge": 10**400}, "annotations[2].core:freq_lower_edge"),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, change: dict[str, Any], named: str) -> None:

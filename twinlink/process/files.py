@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import os
 from pathlib import Path
 
 _STEP = 1024 * 1024
@@ -11,6 +12,8 @@ def read(path: Path, most: int) -> bytes:
     """The content.  Raises OSError, also with EFBIG if it has more than ``most`` octets."""
     parts, count = [], 0
     with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise _too_long(path, "has", most)
         while part := file.read(_STEP):  # not `most` at once, for which as much memory would be allocated
             parts.append(part)
             count += len(part)

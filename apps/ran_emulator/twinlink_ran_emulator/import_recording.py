@@ -7,8 +7,9 @@ they name some, all else counts as a UE's (label ``ue``).
 """
 
 import argparse
-import json
+import hashlib
 import sys
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,45 @@ from twinlink.appkit import convert
 from twinlink.appkit.console import explain
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from . import metadata
+from . import metadata, schema
+from .captures import check_captures
+from .container import refuse_container
 from .schema import RecordingError
 from .truth import Area, Grid
 
 SYMBOLS = 14
 SUBCARRIERS = N_PRBS_MAX * SUBCARRIERS_PER_PRB
-FORM = {"core:datatype": "cf32_le", "dapp:domain": "frequency", "dapp:n_prbs": N_PRBS_MAX, "dapp:n_symbols": SYMBOLS}
+_INTEGER = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+_RANGE = ("start_symbol", "num_symbols", "rb_start", "rb_size")
+_REQUIRED = ("core:datatype", "dapp:domain", "dapp:n_prbs", "dapp:n_symbols", "dapp:subcarrier_spacing_khz")
+
+
+def _schema() -> dict[str, Any]:
+    """That of a recording, with the form of whole slots."""
+    found = deepcopy(schema.SCHEMA)
+    general = found["properties"]["global"]
+    del general["properties"]["dapp:samples_per_slot"]
+    general["properties"] |= {
+        "core:datatype": {"const": "cf32_le", "description": "that of whole slots"},
+        "dapp:n_prbs": {"const": N_PRBS_MAX, "description": "that of whole slots"},
+        "dapp:n_symbols": {"const": SYMBOLS, "description": "that of whole slots"},
+        "dapp:n_ants": _INTEGER,  # each slot has its own
+    }
+    general["required"] = list(_REQUIRED)
+    found["properties"]["captures"]["items"]["required"].append("core:frequency")
+    found["properties"]["annotations"]["items"]["properties"] |= {
+        "dapp:valid_symbol_mask": _INTEGER,
+        "dapp:n_ants": _INTEGER,
+        "dapp:timestamp_ns": _INTEGER,
+        "dapp:sensing_ranges": {
+            "type": ["array", "null"],
+            "items": {"type": "object", "required": list(_RANGE), "properties": dict.fromkeys(_RANGE, _INTEGER)},
+        },
+    }
+    return found
+
+
+_SCHEMA = _schema()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +89,22 @@ def read_slots(path: Path, antenna: int, symbol: int, n_prbs: int | None) -> Imp
 
     Raises RecordingError, OSError.
     """
+    refuse_container(path)
     meta_path, data_path = metadata.pair(path)
+    described = metadata.load(meta_path)
     try:
-        described = json.loads(meta_path.read_bytes())
-        general, capture = described["global"], described["captures"][0]
-        slots = [entry for entry in described["annotations"] if entry.get("core:label") == "slot"]
-        scs_hz, centre_hz = general["dapp:subcarrier_spacing_khz"] * 1e3, float(capture["core:frequency"])
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise RecordingError(f"{meta_path} is no recording of slots by the dApp library: {error!r}") from error
-    for key, value in FORM.items():
-        if general.get(key) != value:
-            raise RecordingError(f"{meta_path}: {key} is {general.get(key)!r}, but that of whole slots is {value!r}")
-    data = np.memmap(data_path, np.complex64, mode="r") if data_path.stat().st_size else np.zeros(0, np.complex64)
+        schema.check(described, _SCHEMA)
+        grid, data = _grid_and_data(meta_path, data_path, described)
+    except RecordingError as error:
+        raise RecordingError(f"{meta_path} is no recording of slots of one carrier: {error}") from error
+    offset = int(described["global"].get("core:offset", 0))
+    slots = [entry for entry in described["annotations"] if entry.get("core:label") == "slot"]
     taken, symbols, times = [], [], []
     for slot in slots:
         mask, antennas = slot.get("dapp:valid_symbol_mask", ALL_SYMBOLS), slot.get("dapp:n_ants", 1)
-        start = slot["core:sample_start"] + (antenna * SYMBOLS + symbol) * SUBCARRIERS
+        start = slot["core:sample_start"] - offset + (antenna * SYMBOLS + symbol) * SUBCARRIERS
+        if start < 0:
+            raise RecordingError(f"{data_path} begins behind the slot at sample {slot['core:sample_start']}")
         if start + SUBCARRIERS > len(data):
             raise RecordingError(f"{data_path} ends within the slot that begins at sample {slot['core:sample_start']}")
         if mask >> symbol & 1 and antenna < antennas:
@@ -89,9 +122,25 @@ def read_slots(path: Path, antenna: int, symbol: int, n_prbs: int | None) -> Imp
     steps = np.diff(times)
     period_ms = float(np.median(steps)) / 1e6 if len(steps) and np.median(steps) > 0 else 10.0
     return Imported(
-        samples, _ue(taken, symbol, n_prbs), period_ms, scs_hz, centre_hz, len(slots) - len(taken),
+        samples, _ue(taken, symbol, n_prbs), period_ms, grid.scs_hz, grid.centre_hz, len(slots) - len(taken),
         int((samples != values).sum()),
     )  # fmt: skip
+
+
+def _grid_and_data(meta_path: Path, data_path: Path, described: dict[str, Any]) -> tuple[Grid, NDArray[np.complex64]]:
+    """The symbols of all slots as the records of a grid, and the samples.  Raises RecordingError, OSError."""
+    general, captures = described["global"], described["captures"]
+    data_path = meta_path.with_name(general.get("core:dataset", data_path.name))
+    if "core:sha512" in general:
+        with data_path.open("rb") as file:
+            if hashlib.file_digest(file, "sha512").hexdigest() != general["core:sha512"].lower():
+                raise RecordingError(f"global.core:sha512 is not that of {data_path}: one of the two was changed")
+    count = data_path.stat().st_size // np.dtype(np.complex64).itemsize
+    data = np.memmap(data_path, np.complex64, mode="r", shape=(count,)) if count else np.zeros(0, np.complex64)
+    scs_hz, centre_hz = general["dapp:subcarrier_spacing_khz"] * 1e3, float(captures[0]["core:frequency"])
+    grid = Grid(count // SUBCARRIERS, N_PRBS_MAX, scs_hz, centre_hz)
+    check_captures(captures, int(general.get("core:offset", 0)), grid)
+    return grid, data
 
 
 def write(path: Path, imported: Imported) -> None:

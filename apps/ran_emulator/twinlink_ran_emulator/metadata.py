@@ -1,16 +1,22 @@
-"""The SigMF metadata of a recording, as `make_recording` and `playout_log` write it (docs/ran-emulator.md)."""
+"""The SigMF metadata of a recording: read from a file, and as `make_recording` and `playout_log` write it.
+
+docs/ran-emulator.md has the keys.
+"""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from twinlink.process import files
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from .schema import check
+from .schema import RecordingError, check
 from .truth import Area, Grid
 
 SIGMF_VERSION = "1.2.6"
+MOST_OCTETS = 256 * 1024 * 1024  # of a metadata file
 EXTENSIONS = [
     {"name": "dapp", "version": "1.0.0", "optional": False},
     {"name": "twinlink", "version": "1.0.0", "optional": True},
@@ -21,6 +27,28 @@ def pair(path: Path) -> tuple[Path, Path]:
     """The metadata file and the data file of a recording, given either of them or their name without suffix."""
     stem = path.with_suffix("") if path.suffix in (".sigmf-meta", ".sigmf-data") else path
     return stem.with_name(stem.name + ".sigmf-meta"), stem.with_name(stem.name + ".sigmf-data")
+
+
+def load(path: Path) -> Any:
+    """The content of a metadata file, not yet checked.  Raises OSError, or RecordingError if it is not JSON."""
+    octets = files.read(path, MOST_OCTETS)
+    try:
+        return json.loads(octets, parse_constant=_not_json, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise RecordingError(f"{path} is not SigMF metadata (JSON): {error}") from error
+
+
+def _not_json(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON.  Of a name that it has twice, readers take different values (RFC 8259 section 4)."""
+    found = dict(members)
+    if len(found) < len(members):
+        twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
+        raise ValueError(f"an object has the key {twice} twice")
+    return found
 
 
 def describe(

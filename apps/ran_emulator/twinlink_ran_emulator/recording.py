@@ -1,7 +1,6 @@
 """Read a recording: frequency-domain samples of an uplink in SigMF (docs/ran-emulator.md)."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.process import files
+
 from .captures import check_captures
 from .container import refuse_container
-from .metadata import pair
+from .metadata import load, pair
 from .schema import RecordingError, check
 from .truth import Area, Grid, mark
 
 DEFAULT_PERIOD_MS = 10.0  # a gNB captures one symbol per frame
 BYTES_PER_SAMPLE = 4  # ci16
 LABELS = ("ue", "interferer")
+MOST_OCTETS = 2 * 1024 * 1024 * 1024  # of a data file, which is held in memory
 EXAMPLE = "uplink-106prb.sigmf-meta"
 
 
@@ -57,11 +59,9 @@ def read(path: Path) -> Recording:
     refuse_container(path)
     meta_path, data_path = pair(path)
     try:
-        metadata = json.loads(meta_path.read_bytes(), parse_constant=_not_json)
+        metadata = load(meta_path)
     except OSError as error:
         raise RecordingError(f"{meta_path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{meta_path} is not SigMF metadata (JSON): {error}") from error
     try:
         check(metadata)
         return _assemble(meta_path, data_path, metadata)
@@ -110,15 +110,12 @@ def _assemble(meta_path: Path, data_path: Path, metadata: dict[str, Any]) -> Rec
     )
 
 
-def _not_json(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON number")
-
-
 def _read_samples(data_path: Path, fields: dict[str, Any], bins: int) -> NDArray[np.int16]:
     try:
-        data = data_path.read_bytes()
-    except OSError as error:
-        raise RecordingError(f"its data file {data_path} cannot be read: {error.strerror}") from error
+        data = files.read(data_path, MOST_OCTETS)
+    except (OSError, UnicodeEncodeError) as error:  # core:dataset may be what no file can be called
+        reason = getattr(error, "strerror", None) or error
+        raise RecordingError(f"its data file {data_path} cannot be read: {reason}") from error
     record_bytes = bins * BYTES_PER_SAMPLE
     if len(data) == 0 or len(data) % record_bytes:
         raise RecordingError(

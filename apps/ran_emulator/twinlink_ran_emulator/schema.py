@@ -4,11 +4,14 @@
 A ``description`` is the reason that a message adds to the refused value.
 """
 
+import textwrap
 from typing import Any
 
 from twinlink.errors import TwinlinkError
 
 _INTEGER = {"type": "integer"}
+_HZ = {"type": "number", "minimum": 0, "maximum": 1e12}
+_MESSAGE_LENGTH = 300  # a message has the refused value, which may be long
 _EXTENSIONS = {"dapp": "1", "twinlink": "1"}  # name and major version of those that are known here
 
 SCHEMA: dict[str, Any] = {
@@ -32,7 +35,7 @@ SCHEMA: dict[str, Any] = {
             "properties": {
                 "core:version": {"type": "string", "pattern": r"^[01]\.", "description": "this program reads SigMF 1"},
                 "core:datatype": {"const": "ci16_le", "description": "convert the samples"},
-                "core:sample_rate": {"type": "number", "exclusiveMinimum": 0},
+                "core:sample_rate": _HZ,
                 "core:num_channels": {"const": 1, "description": "interleaved channels are not separated"},
                 "core:offset": _INTEGER | {"minimum": 0},
                 "core:metadata_only": {"const": False, "description": "a recording without data cannot be played"},
@@ -58,7 +61,7 @@ SCHEMA: dict[str, Any] = {
                 "dapp:n_symbols": {"const": 1},
                 "dapp:samples_per_slot": _INTEGER | {"minimum": 12},
                 "dapp:subcarrier_spacing_khz": {"type": "number", "exclusiveMinimum": 0, "maximum": 960},
-                "twinlink:record_period_ms": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e6},
+                "twinlink:record_period_ms": {"type": "number", "minimum": 1e-3, "maximum": 1e6},
             },
         },
         "captures": {
@@ -69,7 +72,7 @@ SCHEMA: dict[str, Any] = {
                 "required": ["core:sample_start"],
                 "properties": {
                     "core:sample_start": _INTEGER | {"minimum": 0},
-                    "core:frequency": {"type": "number", "minimum": 0, "maximum": 1e12},
+                    "core:frequency": _HZ,
                     "core:global_index": _INTEGER | {"minimum": 0},
                     "core:datetime": {"type": "string"},
                     "core:header_bytes": {"const": 0, "description": "cut them out"},
@@ -85,8 +88,8 @@ SCHEMA: dict[str, Any] = {
                     "core:sample_start": _INTEGER | {"minimum": 0},
                     "core:sample_count": _INTEGER | {"minimum": 0},
                     "core:label": {"type": "string"},
-                    "core:freq_lower_edge": {"type": "number"},
-                    "core:freq_upper_edge": {"type": "number"},
+                    "core:freq_lower_edge": _HZ,
+                    "core:freq_upper_edge": _HZ,
                 },
             },
         },
@@ -98,16 +101,17 @@ class RecordingError(TwinlinkError, ValueError):
     """A recording cannot be read or played; the message names the file and the wrong key."""
 
 
-def check(metadata: object) -> None:
+def check(metadata: object, schema: dict[str, Any] = SCHEMA) -> None:
     """Raise RecordingError that names the first wrong key."""
     import jsonschema  # the extra `recording`
 
-    errors = sorted(jsonschema.Draft202012Validator(SCHEMA).iter_errors(metadata), key=lambda error: list(error.path))
+    errors = sorted(jsonschema.Draft202012Validator(schema).iter_errors(metadata), key=lambda error: list(error.path))
     if errors:
         error = errors[0]
         where = ".".join(f"[{part}]" if isinstance(part, int) else str(part) for part in error.absolute_path)
         reason = f"; {error.schema['description']}" if "description" in error.schema else ""
-        raise RecordingError(f"{where.replace('.[', '[') or 'the metadata'}: {error.message}{reason}")
+        what = textwrap.shorten(error.message, _MESSAGE_LENGTH)
+        raise RecordingError(f"{where.replace('.[', '[') or 'the metadata'}: {what}{reason}")
     assert isinstance(metadata, dict)
     for index, extension in enumerate(metadata["global"].get("core:extensions", ())):
         name, version = extension["name"], extension["version"]
