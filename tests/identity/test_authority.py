@@ -8,6 +8,7 @@ import twinlink
 from tests.identity.authority import Authority, mount
 from tests.identity.nodes import REFUSED_S, Node, deliver, make_pair, needs_mosquitto, opener, streaming
 from twinlink import cli
+from twinlink.cli import identity_checks
 from twinlink.identity import Identity, private_files, trust
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.testing import patience, wait_until
@@ -48,6 +49,8 @@ def test_what_an_authority_issues_counts_and_is_renewed(
                 seen = len(got)
                 wait_until(lambda: len(got) > seen + 100)  # noqa: B023
         deliver(listener, connector, "control")
+        (handshake,) = (row for row in identity_checks.identity(str(gnb.folder), endpoint) if row.check == "handshake")
+        assert (handshake.status, "twin-1 over TLS" in handshake.seen) == ("ok", True)
 
 
 @of_each

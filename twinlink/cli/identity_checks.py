@@ -84,14 +84,23 @@ def _handshake(found: "Identity", folder: str, connect: str) -> Row:
     if listener_probe.probe(endpoint.host, endpoint.port, _HANDSHAKE_S, asks=True).protocol == "zeromq":
         return _zeromq_handshake(folder, connect)
     valid = {peer.line.certificate: peer.name for peer in found.valid()}
-    pair = found.certificate_file, found.private_key_file
-    met = tls_probe.probe(endpoint.host, endpoint.port, valid, pair)
+    pair, names = (found.certificate_file, found.private_key_file), found.issued()
+    roots = found.authority + b"".join(peer.certificate_pem for peer in found.valid()) if found.authority else b""
+    met = tls_probe.probe(endpoint.host, endpoint.port, valid, pair, roots=roots, names=names)
     if met.outcome is tls_probe.Outcome.MET and met.certificate is not None:
-        return Row("handshake", "ok", f"{connect}: {valid[met.certificate]} over TLS; both sides trust each other")
+        name = valid.get(met.certificate) or _issued_to(met.certificate)
+        return Row("handshake", "ok", f"{connect}: {name} over TLS; both sides trust each other")
     if met.outcome in {tls_probe.Outcome.REFUSED_HERE, tls_probe.Outcome.REFUSED_THERE}:
         advice = "`twinlink key trust` on the side that refuses the other"
         return Row("handshake", "fail", f"{connect}: {met.outcome.value}", advice)
     return _zeromq_handshake(folder, connect)
+
+
+def _issued_to(certificate: bytes) -> str:
+    from twinlink.identity import certificates
+
+    issued = certificates.issued(certificate)
+    return issued.name if issued is not None else "a peer"
 
 
 def _zeromq_handshake(folder: str, connect: str) -> Row:
