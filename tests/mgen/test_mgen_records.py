@@ -58,6 +58,13 @@ def test_a_bridge_that_was_killed(tmp_path: Path, name: str) -> None:
         assert len(found) >= 49 or length < len(octets) - 9
 
 
+def test_a_file_that_was_appended_to_has_the_rows_of_all_parts(tmp_path: Path) -> None:
+    path = tmp_path / "records.csv.gz"
+    lines = [",".join(Row._fields), *(f"in,7,{number},udp,1,{number},1000,100,1" + "," * 7 for number in range(3))]
+    path.write_bytes(b"".join(gzip.compress(line.encode() + b"\n") for line in lines) + bytes(512))
+    assert [row.sequence for row in read(path)] == [0, 1, 2]
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
@@ -65,6 +72,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read(path)
     path.write_text(",".join(Row._fields) + "\nin,x\n" + ",".join(map(str, range(16))) + "\n")
     with pytest.raises(ValueError, match="line 2: it cannot be read"):
+        read(path)
+    path.write_text(",".join(Row._fields) + f"\nin,7,1,udp,1,1,{10**400},100,1" + "," * 7 + "\n")
+    with pytest.raises(ValueError, match="line 2: it cannot be read: a number is not from 0"):
         read(path)
     with pytest.raises(ValueError, match="cannot be read"):
         read(tmp_path / "absent.csv")

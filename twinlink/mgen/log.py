@@ -31,7 +31,7 @@ DAY_NS = 86_400_000_000_000
 _LATE_NS = 60_000_000_000  # a TCP message's SEND is logged after its last fragment was sent
 _BINARY = b"mgen version="
 _EVENT = re.compile(
-    r"(?:(?P<date>\d{4}-\d\d-\d\d)[T_ ])?(?P<time>\d\d:\d\d:\d\d(?:\.\d+)?Z?|\d{9,}(?:\.\d+)?)"
+    r"(?:(?P<date>\d{4}-\d\d-\d\d)[T_ ])?(?P<time>\d\d:\d\d:\d\d(?:\.\d+)?Z?|\d{9,11}(?:\.\d+)?)"
     r"\s+(?P<kind>[A-Z]+)\b(?P<rest>.*)"
 )
 _FIELD = re.compile(r"(\w+)>(\S*)")
@@ -211,7 +211,7 @@ def _parse_line(line: str, clock: _Clock) -> Event | None:
         return None  # truncated
     if kind == "RECV" and "sent" not in found:
         return None
-    flow, sequence, octets = (int(found[name]) if name in found else None for name in ("flow", "seq", "size"))
+    flow, sequence, octets = (_whole(found[name]) if name in found else None for name in ("flow", "seq", "size"))
     time_ns = clock.event(match["date"], match["time"])
     return Event(
         time_ns,
@@ -225,6 +225,13 @@ def _parse_line(line: str, clock: _Clock) -> Event | None:
         flags,
         found.get("type") if kind == "RERR" else None,
     )
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 1 << 32:  # all three have 32 bits in a message
+        raise ValueError(text)
+    return value
 
 
 def parse_binary(octets: bytes) -> Log:

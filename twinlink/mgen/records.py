@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple, get_args, get_type_hints
 from ..process import files
 
 MOST_OCTETS = 512 * 1024 * 1024  # that are read, unpacked: a damaged file must not take all memory
+_LIMIT = 1 << 64  # of all numbers
 _PATIENCE_S = 1.0  # the latest rows may be lost if a bridge is killed
 
 
@@ -87,14 +88,17 @@ def read(path: Path) -> list[Row]:
         ValueError: the file is malformed; the message names it and the line.
     """
     try:
-        octets = files.read(path, MOST_OCTETS)
-        if path.suffix == ".gz":
-            with contextlib.suppress(EOFError):  # the file was not closed: it is read as far as possible
-                files.check_unpacked(path, MOST_OCTETS)
-            octets = zlib.decompressobj(wbits=31).decompress(octets)
+        octets = _unpacked(path) if path.suffix == ".gz" else files.read(path, MOST_OCTETS)
     except (OSError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return parse(octets, str(path))
+
+
+def _unpacked(path: Path) -> bytes:
+    parts: list[bytes] = []
+    with contextlib.suppress(EOFError):  # the file was not closed: it is read as far as possible
+        parts.extend(files.unpacked(path, MOST_OCTETS))
+    return b"".join(parts)
 
 
 def parse(octets: bytes, name: str) -> list[Row]:
@@ -119,4 +123,6 @@ def _row(fields: list[str]) -> Row:
     values: list[Any] = [kind(field) if field else None for kind, field in zip(_TYPES, fields, strict=True)]
     if None in values[:9]:
         raise ValueError("a field is empty that must not be")
+    if any(isinstance(value, int) and not 0 <= value < _LIMIT for value in values):
+        raise ValueError(f"a number is not from 0 to {_LIMIT - 1}")
     return Row(*values)

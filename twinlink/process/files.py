@@ -3,6 +3,7 @@
 import errno
 import gzip
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _STEP = 1024 * 1024
@@ -22,17 +23,25 @@ def read(path: Path, most: int) -> bytes:
     return b"".join(parts)
 
 
-def check_unpacked(path: Path, most: int) -> None:
-    """Raise OSError with EFBIG if a gzip file unpacks to more than ``most`` octets; keeps none of them in memory.
+def unpacked(path: Path, most: int) -> Iterator[bytes]:
+    """The content of a gzip file in parts, of all its members.
 
-    Raises EOFError and zlib.error as `gzip` does, if the file is not whole.
+    Raises OSError, also with EFBIG if it unpacks to more than ``most`` octets; after the last part EOFError if the file
+    was cut off; zlib.error if it is damaged.
     """
     count = 0
     with gzip.open(path) as file:
-        while octets := file.read(_STEP):
-            count += len(octets)
+        while part := file.read1(_STEP):  # not `read`, which has nothing of a part that is cut off
+            count += len(part)
             if count > most:
                 raise _too_long(path, "unpacks to", most)
+            yield part
+
+
+def check_unpacked(path: Path, most: int) -> None:
+    """Raise what `unpacked` does, keeping nothing in memory."""
+    for _ in unpacked(path, most):
+        pass
 
 
 def _too_long(path: Path, what: str, most: int) -> OSError:
