@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from twinlink_ran_emulator.recording import Recording, read
-from twinlink_ran_emulator.schema import RecordingError
 from twinlink_replay.detection.features import subcarrier_power
 
+from twinlink.appkit.arrays import read_arrays
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .child_process import parse_events
 from .folder import PARTS, TransportFolder
 
 PIECE = 512  # records
+_TIMES = ("sequence", "epoch", "sent_ns", "received_ns", "analysed_ns")
+_CELLS = ("occupied", "interfered", "interfered_prompt")
 
 Times = NDArray[np.int64]
 Cells = NDArray[np.bool_]
@@ -113,9 +115,11 @@ def load(folder: TransportFolder, ue: Cells) -> Evidence:
 def _playout(folder: Path, ue: Cells) -> Playout | None:
     try:
         played: Recording = read(folder / "heard.sigmf-meta")
-        with np.load(folder / "heard.npz") as arrays:
-            played_ns, blocked = arrays["played_ns"], arrays["blocked"]
-    except (RecordingError, OSError, ValueError, KeyError):
+        found = read_arrays(folder / "heard.npz", numbers=("played_ns",), flags=("blocked",))
+    except (OSError, ValueError):  # RecordingError, too
+        return None
+    played_ns, blocked = found["played_ns"], found["blocked"]
+    if blocked.shape != played.ue.shape or blocked.shape[1] != ue.shape[1]:
         return None
     freed = blocked & ue[np.arange(len(blocked)) % len(ue)]
     return Playout(played.samples, played.ue, played.interferer > 0, blocked, freed, played_ns)
@@ -124,18 +128,19 @@ def _playout(folder: Path, ue: Cells) -> Playout | None:
 def _rebuilt(folder: Path, n_prbs: int) -> Rebuilt | None:
     try:
         data = (folder / "rebuilt.sigmf-data").read_bytes()
-        with np.load(folder / "observations.npz") as arrays:
-            found = {name: arrays[name] for name in arrays.files}
+        found = read_arrays(folder / "observations.npz", numbers=(*_TIMES, "e3_timestamp"), flags=_CELLS)
+        if len(found["occupied"]) and found["occupied"].shape[1] != n_prbs:
+            raise ValueError("it is of another carrier")
         octets = n_prbs * SUBCARRIERS_PER_PRB * 4
         whole = len(data) // octets * octets
         return Rebuilt(
             samples=np.frombuffer(data[:whole], "<i2").reshape(-1, n_prbs * SUBCARRIERS_PER_PRB, 2),
             record=np.where(found["e3_timestamp"] > 0, found["e3_timestamp"] - 1, -1),
-            **{name: found[name] for name in ("sequence", "epoch", "sent_ns", "received_ns", "analysed_ns")},
+            **{name: found[name] for name in _TIMES},
             **{name: found[name] for name in ("occupied", "interfered")},
             prompt=found["interfered_prompt"],
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError):
         return None
 
 

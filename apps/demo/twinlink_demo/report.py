@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink import ConfigurationError
+from twinlink.appkit.arrays import read_arrays
 from twinlink.measure import results
 
 from . import evidence, figures, page, verdict
@@ -43,9 +44,10 @@ def _facts(path: Path) -> tuple[dict[str, Any], NDArray[np.bool_]]:
         raise ConfigurationError(f"{path} is no result of `twinlink demo`")
     truth = Folder(path).truth
     try:
-        with np.load(truth) as arrays:
-            ue = arrays["ue"]
-    except (OSError, ValueError, KeyError) as error:
-        raise results.DamagedRun(f"{truth} cannot be read: {error}") from error
+        ue = read_arrays(truth, flags=("ue",))["ue"]
+        if not ue.size:
+            raise ValueError("it has no PRBs")
+    except (OSError, ValueError) as error:
+        raise results.DamagedRun(f"{truth} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     facts = {**run["demo"], "configuration": run["configuration"]["used"]}
     return {**facts, "started_ns": run["started_ns"], "ended_ns": run["ended_ns"]}, ue
