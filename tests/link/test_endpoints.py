@@ -33,7 +33,9 @@ def test_an_endpoint_is_written_as_it_was_read(text: str) -> None:
         ("[ff02::1]", "is a multicast group"),
         ("[ff02::1%lo]", "is a multicast group"),
         ("[::ffff:224.1.2.4]", "is a multicast group"),
-        ("255.255.255.255", "is the broadcast address"),
+        ("255.255.255.255", "is a broadcast address"),
+        ("[::ffff:255.255.255.255]", "is a broadcast address"),
+        ("127.255.255.255", "is a broadcast address"),  # of the network of the loopback interface
         ("[fe80::1]", r"is link-local: add the interface .* \[fe80::1%eth0\]"),
         ("[fe80::1%nonesuch]", "this host has no interface nonesuch"),
         ("[fe80::1%4000000]", "this host has no interface 4000000"),

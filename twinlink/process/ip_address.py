@@ -3,13 +3,15 @@
 IPv6 has its zone as RFC 4007 section 11 writes it: ``fe80::1%eth0``.
 """
 
+import errno
 import ipaddress
 import re
 import socket
 from pathlib import Path
 
 _IN_NUMBERS = re.compile(r"(.*\.)?(0[xX][0-9A-Fa-f]*|[0-9]+)\.?")  # by the last label, as inet_aton reads hosts
-_BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+_BROADCAST = "255.255.255.255"
+_DISCARD = 9  # a port; nothing is sent there
 
 
 def is_address(host: str) -> bool:
@@ -29,8 +31,8 @@ def check_host(host: str) -> None:
         return
     if is_group(host):
         raise ValueError(f"{host} is a multicast group, which twinlink does not join: give the address of one host")
-    if address == _BROADCAST:
-        raise ValueError(f"{host} is the broadcast address: give the address of one host")
+    if is_broadcast(host):
+        raise ValueError(f"{host} is a broadcast address: give the address of one host")
     if isinstance(address, ipaddress.IPv6Address):
         _check_zone(host, address)
 
@@ -41,6 +43,27 @@ def is_group(host: str) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         return address.ipv4_mapped.is_multicast
     return address is not None and address.is_multicast
+
+
+def is_broadcast(host: str) -> bool:
+    """Whether this is the IPv4 address of all hosts, or that of all hosts of a network that this host is in.
+
+    It may stand in the form ``::ffff:255.255.255.255``.
+    """
+    address = _parsed(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped
+    if address is None or str(address) == _BROADCAST:
+        return address is not None
+    place = str(address), _DISCARD
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:  # which connects without sending
+            if asking.connect_ex(place) != errno.EACCES:
+                return False
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            return asking.connect_ex(place) == 0  # else a route prohibits it
+    except OSError:
+        return False
 
 
 def is_own(address: str) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from .ip_address import family_of, is_address, is_group, is_own
+from .ip_address import family_of, is_address, is_broadcast, is_group, is_own
 from .wakeup import Wakeup
 
 REFRESH_S = 0.3
@@ -127,9 +127,9 @@ class Lookup:
             answers = socket.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
             found = [socket.getnameinfo(address, socket.NI_NUMERICHOST)[0] for *_, address in answers]  # with its zone
             found = sorted(dict.fromkeys(found), key=lambda address: ":" in address)
-            found = [address for address in found if not is_group(address)]
+            found = [address for address in found if not is_group(address) and not is_broadcast(address)]
             if not found:
-                raise OSError("it stands for a multicast group, which twinlink does not join")
+                raise OSError("it stands for a multicast group or a broadcast address, not for a host")
             if self._port is not None and len(found) > 1:
                 found = accepting_addresses(found, self._port) or found
             self.addresses = found
