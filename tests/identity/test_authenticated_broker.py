@@ -129,6 +129,7 @@ def test_a_broker_may_have_a_certificate_of_an_authority(site: Site) -> None:
     with site.listen() as listener, site.connect(site.gnb) as connector:
         wait_until(lambda: listener.peers() and connector.peers())
         deliver(connector, listener, "spectrum")
+    assert trust.prepare_rotation(site.gnb.folder).name == "gnb-1"  # it is not the authority that renews them
 
 
 def test_a_broker_needs_an_identity_of_its_own(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from twinlink.identity import Identity, TrustedPeer
 
 _SOON = timedelta(days=30)
+_RENEWED_BY = timedelta(days=1)  # certificates of an authority, which may be short-lived
 _HANDSHAKE_S = 5.0
 
 
@@ -41,15 +42,19 @@ def identity(folder: str, connect: str | None) -> Iterator[Row]:
 
 
 def _own(found: "Identity") -> Row:
+    from twinlink.identity import certificates
+
     role = f", role {found.role}" if found.role else ""
     seen = f"{found.name}{role}, {found.fingerprint}; {_until(found.expiry)}"
     advice = f"twinlink key rotate --identity {found.folder}, before peers refuse this node"
-    if found.authority:
+    soon = _SOON
+    if certificates.issued(found.certificate):
+        soon = _RENEWED_BY
         advice = f"have the authority renew {found.certificate_file}, before peers refuse this node"
     left = found.expiry - datetime.now(UTC)
     if left < timedelta(0):
         return Row("identity", "fail", seen, advice)
-    return Row("identity", "warn", seen, advice) if left < _SOON else Row("identity", "ok", seen)
+    return Row("identity", "warn", seen, advice) if left < soon else Row("identity", "ok", seen)
 
 
 def _peer(peer: "TrustedPeer", folder: str) -> Row:

@@ -28,6 +28,7 @@ if not hasattr(x509.Certificate, "not_valid_after_utc"):
     )
 
 BACKDATED = timedelta(minutes=5)  # the peer's clock may be behind
+UNREADABLE = ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType  # what the package raises
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -121,7 +122,7 @@ def issued(der: bytes) -> Issued | None:
         if len(names) != 1 or certificate.issuer == certificate.subject or _is_authority(certificate):
             return None
         return Issued(str(names[0].value), frozenset(hosts(der)), certificate.not_valid_after_utc)
-    except (ValueError, x509.DuplicateExtension):
+    except UNREADABLE:
         return None
 
 
@@ -130,7 +131,7 @@ def authorities(pem: bytes, where: str) -> bytes:
     try:
         found = x509.load_pem_x509_certificates(pem)
         wrong = [one.subject.rfc4514_string() for one in found if not _is_authority(one)]
-    except (ValueError, x509.DuplicateExtension):
+    except UNREADABLE:
         raise ConfigurationError(f"{where} is no certificate in PEM") from None
     if wrong:
         raise ConfigurationError(f"{where} has the certificate of {wrong[0]}, which is not that of an authority")

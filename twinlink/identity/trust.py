@@ -133,7 +133,7 @@ def prepare_rotation(folder: Path, expiry: datetime | None = None) -> PublicLine
     Raises ConfigurationError.
     """
     identity = Identity.load(folder)
-    if identity.authority or identity.role is None:
+    if identity.role is None or certificates.issued(identity.certificate):
         raise ConfigurationError(
             f"the certificate in {folder} is of an authority, which renews it; for other keys of CURVE and of "
             "signatures, replace the file secret, and trust the new public line on the peers with --beside"
