@@ -6,7 +6,9 @@ import pytest
 
 import twinlink
 from tests.identity.authority import Authority, mount
-from tests.identity.nodes import REFUSED_S, Node, deliver, make_pair, needs_mosquitto, opener, streaming
+from tests.identity.nodes import REFUSED_S, Node, deliver, make, make_pair, needs_mosquitto, opener, streaming
+from tests.identity.test_authenticated_mqtt import pair_of
+from tests.identity.test_authenticated_zenoh import issued_by
 from twinlink import cli
 from twinlink.cli import identity_checks
 from twinlink.identity import Identity, private_files, trust
@@ -14,6 +16,7 @@ from twinlink.identity.watched import WatchedIdentity
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import wait_for_event
 from twinlink.transport_options import TransportName
+from twinlink.transports.tls_probe import Outcome, probe
 
 TRANSPORTS = ["websocket", "zenoh", pytest.param("mqtt", marks=needs_mosquitto)]
 TRUSTED = {"twin-1": b"gnb gnb-1\n", "gnb-1": b"twin twin-1\n"}
@@ -80,6 +83,20 @@ def test_a_certificate_of_an_authority_needs_a_trusted_name(
             connector.wait_ready(patience())
             mount(twin.folder, authority.issue("twin-1") | {"trusted": b"gnb gnb-1\n"})
             assert wait_for_event(listener, twinlink.PeerDown).reason == "untrusted"
+
+
+@pytest.mark.parametrize("transport", ["websocket", pytest.param("mqtt", marks=needs_mosquitto)])
+def test_a_trusted_peer_is_no_authority(transport: TransportName, endpoint: str, tmp_path: Path) -> None:
+    """It cannot issue certificates in the name of another, also where those of an authority count."""
+    twin, gnb = make_pair(tmp_path)
+    private_files.write(twin.folder / "ca.crt", Authority("root").issue("twin-1")["ca.crt"])
+    other = make(tmp_path, "gnb-2", "gnb")
+    twin.trust(other)
+    port, trusted = int(endpoint.rpartition(":")[2]), [twin.identity.line.certificate]
+    with opener(transport)("listen", endpoint, twin):
+        assert probe("127.0.0.1", port, trusted, pair_of(gnb)).outcome is Outcome.MET
+        forged = issued_by(other, "gnb-1", tmp_path)
+        assert probe("127.0.0.1", port, trusted, forged).outcome is Outcome.REFUSED_THERE
 
 
 def test_keys_of_curve_and_of_signatures_come_from_secret(endpoint: str, tmp_path: Path) -> None:
