@@ -38,6 +38,9 @@ def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping
         if values and min(values) > 0 and max(values) > _WIDE * min(values):
             axis.set_yscale("log")
             plot_style.plain(axis.yaxis, axis.get_ylim())
+        elif values and max(values) > 0:
+            axis.set_ylim(0 if min(values) > 0 else -0.05 * max(values), 1.1 * max(values))  # room for a marker at 0
+        axis.set_xlim(-0.5, max(len(places), 1) - 0.5)
         axis.set_xticks(range(len(places)), [experiment.label(place) for place in places])
         if len(places) > _ABREAST:
             axis.tick_params(axis="x", labelrotation=90)
