@@ -115,7 +115,7 @@ def test_a_node_that_revokes_a_peer_needs_no_router_for_it(tmp_path: Path) -> No
         assert wait_for_event(twin, twinlink.PeerDown).reason == "untrusted"
         inbox = twin.receiver("spectrum")
         gnb.sender("spectrum").send(b"of a revoked key")
-        wait_until(lambda: refused_frames(twin).get("data"))
+        wait_until(lambda: refused_frames(twin))
         assert inbox.receive(timeout=0) is None
         assert twin.peers() == []
         refused = wait_for_event(twin, twinlink.Refused)

@@ -49,7 +49,8 @@ def refused_behind(name: str, where: str, folder: Path) -> str:
     """This side does not trust the key of a node that it hears through a router."""
     return (
         f"this side refuses {name}, which it hears through {where}: if it is a peer, run `twinlink key trust LINE --as "
-        f"{name} --identity {folder}` here with the line that `twinlink key show` prints there"
+        f"{name} --identity {folder}` here with the line that `twinlink key show` prints there; if its key was revoked "
+        "or has expired, run `twinlink key rotate` there before"
     )
 
 
