@@ -115,9 +115,8 @@ def row_by_place(run: Run, part: Any, found: dict[str, Any]) -> tuple[Row, Float
     row.figures["cross_mbit"] = sent_mbit = found.get("sent_mbit")
     asked_mbit = min(part.get("cross_mbit", 0), part.get("rate_mbit", math.inf))  # a device takes no more than its rate
     if sent_mbit is not None and sent_mbit < _LEAST_CROSS * asked_mbit:
-        run.notes.append(
-            f"{run.experiment.case(part['case'])}: the cross traffic had {sent_mbit:.1f} in place of {asked_mbit} Mbit/s"
-        )
+        told_mbit = f"{sent_mbit:.1f} in place of {asked_mbit} Mbit/s"
+        run.notes.append(f"{run.experiment.case(part['case'])}: the cross traffic had {told_mbit}")
     cycle_ms = part["cycle_ms"]
     stood_s = max(*told["wake_ns"], *heard["wake_ns"], 0) / 1e9
     if stood_s > _STANDSTILL_S:
