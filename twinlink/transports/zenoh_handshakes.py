@@ -57,4 +57,4 @@ class ZenohHandshakes:
     @property
     def is_refused(self) -> bool:
         """Whether an attempt to connect would fail, which keeps others from the other side for a tenth of a second."""
-        return any(one.is_busy or one.problem is not None for one in self._each)
+        return all(one.is_busy or one.problem is not None for one in self._each)
