@@ -78,6 +78,16 @@ def test_rounds_of_the_gnb_between_two_indications_are_counted(memory: GnbMemory
     assert slot.skipped == skipped
 
 
+def test_a_pause_of_the_gnb_is_no_round_if_its_last_row_stands(memory: GnbMemory) -> None:
+    """Two uplink slots of ten, as of a TDD carrier: the pause is longer than the time of all rows at one a slot."""
+    reader = SlotReader(500_000)
+    for number in (period * 10 + place for period in range(20) for place in (0, 1)):
+        slot = indicate(reader, memory.write(10**9 + number * 500_000, number))
+        reader.all_read(time.monotonic_ns() + LONG_NS)  # nothing is late because this machine is busy
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        assert slot.skipped == 0
+
+
 def test_a_row_older_than_a_round_of_the_gnb_is_late(memory: GnbMemory) -> None:
     reader = SlotReader(100_000_000)  # a round of 6 rows without 2 is 0.4 s
     slot = indicate(reader, memory.write(timestamp=time.monotonic_ns() - 450_000_000))

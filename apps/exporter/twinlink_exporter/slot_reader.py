@@ -11,7 +11,8 @@ indications that have come meanwhile were read:
    holds also for a gNB that writes many slots at once to catch up, before their indications come.
 
 Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
-passed that the gNB may have come round, the number of rounds is estimated by how often it wrote before.
+passed that the gNB may have come round, it has not if the last row still begins as when it was copied.  Otherwise, the
+number of rounds is estimated by how often it wrote before.
 """
 
 import time
@@ -84,6 +85,9 @@ class SlotReader:
         self._layout = RanBuffers()
         self._header = b""
         self._marks: dict[int, _Mark] = {}  # of the copies that count, by the position of their rows
+        self._repeats = (
+            False  # whether the last row that was written again begins as before, so that marks tell nothing
+        )
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
@@ -174,7 +178,11 @@ class SlotReader:
                 self._file.read_into(octets[at : at + size], start + antenna * ANTENNA_OCTETS + symbol * SYMBOL_OCTETS)
                 at += size
         first = start + antennas[0] * ANTENNA_OCTETS + numbers[0] * SYMBOL_OCTETS
-        self._marks[_position(indication, self._layout)] = _Mark(slot.number, first, bytes(octets[:MARK_OCTETS]))
+        mark, position = _Mark(slot.number, first, bytes(octets[:MARK_OCTETS])), _position(indication, self._layout)
+        before = self._marks.get(position)
+        if before and before.number == mark.number - self.rows:
+            self._repeats = before.octets == mark.octets
+        self._marks[position] = mark
         return part
 
     @property
@@ -196,16 +204,25 @@ class SlotReader:
 
     def _has_come_round(self, slot: IndicatedSlot) -> bool:
         """Whether the gNB has written a row again that comes before the slot's, as far as one is known."""
-        assert self._file
-        rows, position = self.rows, _position(slot.indication, self._layout)
-        for back in range(SPARE_ROWS, min(rows - SPARE_ROWS, MAX_BACK) + 1):
-            mark = self._marks.get((position - back) % rows)
+        mark = self._mark_before(slot, range(SPARE_ROWS, min(self.rows - SPARE_ROWS, MAX_BACK) + 1))
+        return mark is not None and not self._stands(mark)
+
+    def _mark_before(self, slot: IndicatedSlot, backs: range) -> _Mark | None:
+        """The mark of the first slot that is so many slots before this one and has a mark."""
+        position = _position(slot.indication, self._layout)
+        for back in backs:
+            mark = self._marks.get((position - back) % self.rows)
             if mark and mark.number == slot.number - back:
-                try:
-                    return self._file.read(len(mark.octets), mark.offset) != mark.octets
-                except SharedMemoryError:  # it was cut short
-                    return True
-        return False
+                return mark
+        return None
+
+    def _stands(self, mark: _Mark) -> bool:
+        """Whether the shared memory is still as the mark says."""
+        assert self._file
+        try:
+            return self._file.read(len(mark.octets), mark.offset) == mark.octets
+        except SharedMemoryError:  # it was cut short
+            return False
 
     def _is_old(self, slot: IndicatedSlot) -> bool:
         """Whether, by the times, the gNB may have begun to write the row again."""
@@ -225,10 +242,18 @@ class SlotReader:
         return slots + cycle * round(((later.timestamp - earlier.timestamp) / self._slot_ns - slots) / cycle)
 
     def _rounds(self, step: int, rows: int, slots: int) -> int:
-        """How often the gNB has come round between two indications, so many slots apart."""
-        if 0 < slots < rows:  # not once: it writes at most one row a slot
-            self._rows, self._slots = self._rows + step, self._slots + slots
-        return max(0, round((slots * self._rows / self._slots - step) / rows)) if slots >= rows else 0
+        """How often the gNB has come round between the newest indication and the next, so many slots later."""
+        if slots < rows or self._last_row_stands():  # not once: it writes at most one row a slot
+            if slots > 0:
+                self._rows, self._slots = self._rows + step, self._slots + slots
+            return 0
+        return max(0, round((slots * self._rows / self._slots - step) / rows))
+
+    def _last_row_stands(self) -> bool:
+        """Whether the gNB has not written the row of the newest indication again, as far as that is known."""
+        assert self._newest
+        mark = self._mark_before(self._newest, range(min(self.rows, MAX_BACK)))
+        return mark is not None and not self._repeats and self._stands(mark)
 
     def _age_ns(self, timestamp: int) -> int | None:
         """The age of a time of the gNB; finds the clock if it is not known, or no longer fits."""
