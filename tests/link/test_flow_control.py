@@ -7,6 +7,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -203,3 +204,37 @@ def test_acks_that_on_ack_has_not_been_called_with_fill_the_flow(transport: Tran
         assert sent >= MAX_UNREPORTED_ACKS
         sender.flush(4 * patience())
         assert acks == sender.stats()["acknowledged"] == sent
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_flow_at_rest_is_passed_over_until_something_is_sent(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that no peer takes; each tick of a flow takes 10 us, and a link may have a thousand flows."""
+    endpoint, ticks = free_endpoint(), collections.Counter[str]()
+    with (
+        twinlink.open("memory", listen=endpoint, node="dt") as dt,
+        twinlink.open("memory", connect=endpoint, node="rw") as rw,
+    ):
+        rw.wait_ready(patience())
+        if taken:
+            dt.receiver("flow", handler=lambda message: None)
+        sender = rw.sender("flow")
+        sender.send(b"x")
+        sender.flush(patience())
+        flow = sender._endpoint.core
+        original = flow.on_tick
+
+        def counted(*arguments: Any) -> bool:
+            at_rest = original(*arguments)
+            ticks["at rest" if at_rest else "awaits"] += 1
+            return at_rest
+
+        monkeypatch.setattr(flow, "on_tick", counted)
+        wait_until(lambda: ticks["at rest"] > 0)
+        before = ticks.total()
+        for _ in range(50):
+            sender._endpoint.on_tick()
+        assert ticks.total() - before <= 10
+        before = ticks.total()
+        sender.send(b"y")
+        sender._endpoint.on_tick()
+        assert ticks.total() > before

@@ -16,6 +16,8 @@ from ..transports import Transport
 from .link_state import LinkState
 from .transmitter import Transmitter
 
+REST_TICKS = 9  # for which a flow at rest is passed over, as a link may have a thousand of them
+
 
 class FlowEndpoint:
     """Behind a `Sender`: a `SendFlow` with locks, as the threads of the link need it.
@@ -42,6 +44,9 @@ class FlowEndpoint:
         self._link = link
         self._queue = core.queue
         self._next_at_tick = 0  # number of the next message at the last tick
+        self._rest_ticks = 0  # for which it may be passed over, with the same receivers
+        self._rest_receivers = core.receivers.all
+        self._path_rtt_ns = 0
         self.transmitter = Transmitter(core, transport, f"traffic/{core.flow}".encode(), link.epoch)
         self.order_lock, self.state_lock = self.transmitter.order_lock, self.transmitter.state_lock
 
@@ -153,19 +158,31 @@ class FlowEndpoint:
         """Whether messages or announcements of this flow wait to be transmitted."""
         return self._queue.has_pending
 
+    @property
+    def _rests(self) -> bool:
+        """Whether it was at rest at most `REST_TICKS` ago, and nothing has happened since."""
+        same = self._rest_ticks > 0 and self._rest_receivers is self.core.receivers.all
+        return same and not self.in_use and not self._queue.has_pending
+
     def path_rtt_ns(self, idle: bool) -> int:
         """The round trip as this flow sees it, 0 without acks; ``idle``: nothing of any flow waits."""
-        with self.state_lock:
-            return self.core.rtt.path_rtt_ns(self.core.receivers.pacing, idle)
+        if not self._rests:
+            with self.state_lock:
+                self._path_rtt_ns = self.core.rtt.path_rtt_ns(self.core.receivers.pacing, idle)
+        return self._path_rtt_ns
 
     def on_tick(self) -> None:
         """To be called with every hello: when acks do not come, ask the peers what they miss."""
+        if self._rests:
+            self._rest_ticks -= 1
+            return
         core, now_mono_ns = self.core, time.monotonic_ns()
         several = len(core.receivers.pacing) > 1
         read_until = self._link.peer_manager.read_until(now_mono_ns) if several else {}
         with self.state_lock:
-            core.on_tick(now_mono_ns, read_until)
+            at_rest = core.on_tick(now_mono_ns, read_until)
             self._next_at_tick = self._queue.next_sequence
+            self._rest_ticks, self._rest_receivers = (REST_TICKS if at_rest else 0), core.receivers.all
         if self._queue.has_pending:
             self._link.wake_transmit()
 

@@ -70,14 +70,18 @@ class SendFlow:
         self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self.abandonment.lose_unacked)
         self.pace_keeper = PaceKeeper(pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control)
 
-    def on_tick(self, now_mono_ns: int, read_until: Mapping[int, int] = MappingProxyType({})) -> None:
-        """To be called five times a second; ``read_until``: as `PeerManager.read_until` says."""
+    def on_tick(self, now_mono_ns: int, read_until: Mapping[int, int] = MappingProxyType({})) -> bool:
+        """To be called five times a second; ``read_until``: as `PeerManager.read_until` says.
+
+        Returns whether it may be called more rarely while nothing happens.
+        """
         self._tail_loss_probe.on_tick()
         self.pace_keeper.check(now_mono_ns, 0, read_until)
         self.pace_keeper.on_tick()
         if not self.repair and self.losses.count != self._asked_losses and self.receivers.up:
             self._asked_losses = self.losses.count
             self.queue.probe()  # the answer says what of it has arrived
+        return self._tail_loss_probe.awaits_nothing
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.

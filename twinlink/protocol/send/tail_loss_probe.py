@@ -71,6 +71,17 @@ class TailLossProbe:
         elif receivers.repairing and still_waiting:
             queue.probe()
 
+    @property
+    def awaits_nothing(self) -> bool:
+        """Whether nothing waits or is kept, and each peer has consumed all that was sent, or takes nothing of it."""
+        queue, receivers, end = self._queue, self._receivers, self._queue.next_sequence
+        if queue.has_pending or self._in_flight or self._unacked.entries or self._unconfirmed.open:
+            return False
+        if receivers.all != receivers.pacing or receivers.resuming:
+            return False
+        first_owed = receivers.first_owed if self._repair and not queue.abandoned_end else {}
+        return all(consumed in {end, first_owed.get(epoch)} for epoch, consumed in receivers.consumed.items())
+
     def _probe_stalled_peer(self, slowest: int) -> None:
         """Probe now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
 
