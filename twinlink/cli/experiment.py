@@ -135,9 +135,7 @@ def _list(given: argparse.Namespace) -> int:
         each = description.load(name)
         place = ["root"] if each.needs_root else ["a virtual machine"] if each.guest else []
         needs = [*place, *each.modules, *each.programs]
-        found.append(
-            {"name": name, "title": each.title, "source": each.source, "needs": needs, "not_run": each.not_run or None}
-        )
+        found.append({"name": name, "title": each.title, "source": each.source, "needs": needs})
     width = max(map(len, NAMES))
     lines = [f"{each['name']:<{width}}  {each['title']}{_told_needs(each)}" for each in found]
     Output(given.json).emit({"experiments": found}, wrapped("\n".join(lines)))
@@ -145,6 +143,4 @@ def _list(given: argparse.Namespace) -> int:
 
 
 def _told_needs(each: dict[str, Any]) -> str:
-    if each["not_run"]:
-        return f" [not run here: {each['not_run']}]"
     return f" [needs {', '.join(each['needs'])}]" if each["needs"] else ""

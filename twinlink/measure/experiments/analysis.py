@@ -34,7 +34,6 @@ def _analyse(experiment: Experiment, asked: Analysis, rows: Sequence[Row]) -> It
             known = [(a, b) for a, b in pairs if a is not None and b is not None]
             found = correlation(known)
             if found:
-                assert experiment.table is not None
                 both = " with ".join(experiment.table.head(name)[0] for name in names)
                 low, high = found["ci95"] or (None, None)
                 interval = "no interval" if low is None else f"CI95 {low:.2f} to {high:.2f}"

@@ -133,8 +133,7 @@ class Experiment:
         name: of the file.
         title: one line.
         source: the citation.
-        kind: the module of this package that measures it; empty if it is not run here.
-        not_run: why it is not run here; empty if it is.
+        kind: the module of this package that measures it.
         needs_root: whether it needs network namespaces.
         guest: whether it runs in a virtual machine (twinlink/measure/guest).
         modules, programs: Python modules and programs that it needs beside those of a report.
@@ -149,15 +148,14 @@ class Experiment:
     title: str
     source: str
     what: str
-    kind: str = ""
-    not_run: str = ""
+    kind: str
+    counts: Counts
+    table: Table
+    published: Published
     needs_root: bool = False
     guest: bool = False
     modules: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    counts: Counts | None = None
-    table: Table | None = None
-    published: Published | None = None
     orderings: tuple[Ordering, ...] = ()
     analysis: Analysis | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -178,8 +176,7 @@ class Experiment:
 
     def case(self, case: Mapping[str, Any]) -> str:
         """A case for people."""
-        shown = self.table.case if self.table else case
-        return ", ".join(self.told(key, case[key]) for key in shown if key in case)
+        return ", ".join(self.told(key, case[key]) for key in self.table.case if key in case)
 
 
 def named(key: str) -> tuple[str, str]:
@@ -209,10 +206,7 @@ def parse(name: str, text: str) -> Experiment:
     given["orderings"] = tuple(
         _made(Ordering, each, f"{name}.toml, [[orderings]]") for each in given.get("orderings", [])
     )
-    found = _made(Experiment, {"name": name, **given}, f"{name}.toml")
-    if not found.not_run and not (found.kind and found.counts and found.table and found.published):
-        raise ConfigurationError(f"{name}.toml: an experiment that is run has kind, counts, table and published")
-    return found
+    return _made(Experiment, {"name": name, **given}, f"{name}.toml")
 
 
 def _made(made: type[Made], given: dict[str, Any], place: str) -> Made:

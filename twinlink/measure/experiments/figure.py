@@ -18,8 +18,6 @@ _WIDE = 10.0  # ratio of the greatest value to the least, from which on the axis
 def draw(path: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> None:
     """Draw it, as ``path`` (a PNG) and as SVG beside it.  Raises OSError."""
     shown, published = experiment.table, experiment.published
-    assert shown is not None
-    assert published is not None
     name, label = next(iter(shown.figures.items()))
     places = list(dict.fromkeys(row.case.get(shown.x) for row in rows))
     lines = _lines(experiment, rows, places)
@@ -59,7 +57,6 @@ def _lines(experiment: Experiment, rows: Sequence[Row], places: list[Any]) -> di
     Without another key than that of the places, there is one line, without a name.
     """
     shown = experiment.table
-    assert shown is not None
     keys = [key for key in shown.line if key != shown.x]
     lines: dict[str, list[tuple[float, Row]]] = {}
     for place, value in enumerate(places):

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import formatting, load, results
 from . import analysis, verdicts
-from .description import Experiment, Published, Table, named
+from .description import Experiment, named
 from .outcome import DONE, Row
 
 FORMAT, VERSION = "twinlink-experiment", 1
@@ -26,7 +26,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``,
             ``load`` (samples of `load.sample`), ``notes``, ``figures`` (further ones: file -> what it shows).
     """
-    published = experiment.published or Published(where="", setting="")
+    published = experiment.published
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -34,7 +34,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         "title": experiment.title,
         "source": experiment.source,
         **about,
-        "published_counts": experiment.counts.published if experiment.counts else None,
+        "published_counts": experiment.counts.published,
         "rows": [{**row.as_json(), "published": published.of(row.case)} for row in rows],
         "orderings": verdicts.judge(experiment, rows),
         "analysis": analysis.analyse(experiment, rows),
@@ -63,7 +63,6 @@ def text(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) 
 
 def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> Iterator[Section]:
     published = experiment.published
-    assert published is not None
     yield f"{experiment.name}: {experiment.title}", [experiment.source, experiment.what, measured(found)]
     told: list[Any] = [[*table_rows(experiment, rows)]]
     beside = "In brackets: published" if published.rows else "Published"
@@ -110,8 +109,6 @@ def _verdict(each: Mapping[str, Any]) -> str:
 def table_rows(experiment: Experiment, rows: Sequence[Row]) -> Iterator[list[str]]:
     """Head and rows of the table; published figures in brackets."""
     shown, published = experiment.table, experiment.published
-    assert isinstance(shown, Table)
-    assert isinstance(published, Published)
     yield [*map(_head, shown.case), "n", *shown.figures.values()]
     for row in rows:
         theirs = published.of(row.case)

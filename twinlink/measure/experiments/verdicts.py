@@ -18,7 +18,6 @@ def judge(experiment: Experiment, rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _judge(experiment: Experiment, ordering: Ordering, rows: Sequence[Row]) -> dict[str, Any]:
     found: list[tuple[Any, Row, float]] = []
-    assert experiment.table is not None
     unit = f" {experiment.table.head(ordering.figure)[1]}".rstrip()
     for value in ordering.order:
         wanted = {**ordering.where, ordering.by: value}
