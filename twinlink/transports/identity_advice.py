@@ -1,6 +1,6 @@
 """For a person: which of two sides refuses the other's identity, and the command that repairs it.
 
-``where`` is the listener, as in "the listener at 10.0.0.5 port 7447", or a router.
+``where`` is the listener, as in "the listener at 10.0.0.5 port 7447", or a router or broker.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ def refused_here(where: str, watched: "WatchedIdentity", router: bool = False) -
 
 
 def refused_behind(name: str, where: str, folder: Path) -> str:
-    """This side does not trust the key of a node that it hears through a router."""
+    """This side does not trust the key of a node that it hears through a router or broker (``where``)."""
     return (
         f"this side refuses {name}, which it hears through {where}: if it is a peer, run `twinlink key trust LINE --as "
         f"{name} --identity {folder}` here with the line that `twinlink key show` prints there; if its key was revoked "

@@ -19,7 +19,7 @@ from ..process.ports import HOST, free_ports
 from ..process.resolver import listen_addresses
 from .base import Endpoint, advice
 
-LOG_OCTETS = 256 * 1024  # that are read at a time; a longer log is begun anew
+LOG_OCTETS = 256 * 1024  # of its log, read at a time; a longer log is truncated once it was read
 START_S = 5.0  # it takes 0.01 s
 STOP_S = 1.0
 LOOK_S = 0.002
@@ -158,11 +158,11 @@ class Mosquitto:
         return self._shell.poll() is None
 
     def log(self) -> str:
-        """Its log so far: errors and warnings, without connections."""
+        """The first 100,000 octets of its log: errors and warnings, and with ``security`` also connections."""
         return os.pread(self._log.fileno(), 100_000, 0).decode(errors="replace")
 
     def take_log(self) -> str:
-        """What it has logged since the last call, whole lines; a long log is begun anew."""
+        """The whole lines that it has logged since the last call.  A log beyond `LOG_OCTETS` is truncated."""
         try:
             octets = os.pread(self._log.fileno(), LOG_OCTETS, self._logged)
         except ValueError:  # it was stopped

@@ -30,7 +30,7 @@ HEAD = """\
 # Recommended for the whole broker (docs/mqtt.md): max_queued_messages 0, set_tcp_nodelay true
 per_listener_settings true
 """
-WRITES: Mapping[Role, tuple[str, ...]] = {  # hellos, acks and trials of the broker's limit are for every role
+WRITES: Mapping[Role, tuple[str, ...]] = {  # every role may send hellos, acks and trials of the broker's limit
     "twin": ("topic write {name}/#",),
     "gnb": ("topic deny {name}/traffic/control", "topic write {name}/#"),
     "observer": (
@@ -64,7 +64,7 @@ def access_list(links: Mapping[str, Iterable[str]], roles: Mapping[str, Role]) -
 
 
 def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen: Iterable[Endpoint]) -> Path:
-    """Write the files of a broker that others run; returns the one to include in its configuration.
+    """Write the files of an external broker; returns the one to include in its configuration.
 
     Args:
         identity: of the broker.  It trusts the nodes.

@@ -3,8 +3,9 @@
 A node publishes below its own name: ``<name>/traffic/<flow>``, ``<name>/ack/<flow>``.  The broker holds each client to
 the name in the certificate that the client proves.  There are two kinds of brokers:
 
-- that of the listener, which has its certificate.  A connector takes nothing but what is below the listener's name;
-- one that others run (``twinlink key broker``), which has an identity of its own, with the role ``broker``.  Both sides
+- the private broker of the listener, which has its certificate.  A connector takes nothing but what is below the
+  listener's name;
+- an external broker (``twinlink key broker``), which has an identity of its own, with the role ``broker``.  Both sides
   depend on it for the names of peers; it could read and alter everything but what is signed.
 """
 
@@ -27,9 +28,9 @@ class MqttIdentity:
         private_broker: whether a listener starts a broker.
 
     Attributes:
-        through_broker: whether the connection is to a broker that others run.
+        through_broker: whether the connection is to an external broker.
 
-    Raises ConfigurationError: it would depend on a broker that nothing proves.
+    Raises ConfigurationError: it would depend on a broker without a trusted identity.
     """
 
     def __init__(self, watched: WatchedIdentity, listening: bool, private_broker: bool) -> None:
@@ -45,7 +46,7 @@ class MqttIdentity:
         self._listening = listening
         self._client_version = self._broker_version = -1  # of the identity, as these use it
         self._authority = b""  # by which the connection is verified
-        self._listener: str | None = None  # the name of the listener to whose broker a connector is connected
+        self._listener: str | None = None  # a connector's listener, by the certificate of the broker
 
     @property
     def prefix(self) -> str:
@@ -71,7 +72,7 @@ class MqttIdentity:
         return context
 
     def connected(self, connection: object) -> bool:
-        """A connection was made: whether the broker is its own, that of a trusted peer, or a trusted one."""
+        """Whether a new connection is to this side's own broker, a trusted peer's, or a trusted external one."""
         certificate = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
         if certificate is None:
             return False
@@ -94,7 +95,7 @@ class MqttIdentity:
         return name, self.watched.by_name.get(name) if counts else None, rest
 
     def denies(self, name: str) -> str | None:
-        """Why a node whose certificate the broker has accepted may not publish, as `Refusal` has it; None: it may."""
+        """Why a node that the broker has accepted may not publish, as a reason of `Refusal`; None: it may."""
         trusted = name == self.watched.name or name in self.watched.by_name
         return None if trusted else self.watched.why_not(name)
 
@@ -102,8 +103,8 @@ class MqttIdentity:
         """Write the files of a private broker into its directory; returns lines of its configuration."""
         self._broker_version, own = self.watched.version, self.watched.identity
         names = list(self.watched.by_name)
-        # On every flow below their names: what a role does not allow the listener drops, counts and reports, while
-        # mosquitto 2.0, whose queues have no limit here, would end the connection.
+        # Every peer may publish on every flow here.  The listener itself drops, counts and reports what a role does not
+        # allow; mosquitto 2.0 would end the connection, as its queues have no limit.
         access = access_list({own.name: names}, dict.fromkeys([*names, own.name], "twin"))
         _write(directory / TRUSTED, self._roots())
         _write(directory / ACCESS, access.encode())
@@ -116,7 +117,7 @@ class MqttIdentity:
         return f"{settings}user root\n"  # started by root, mosquitto would become a user that cannot read the key
 
     def _roots(self) -> bytes:
-        """Certificates that are trusted; a listener's own client connects to its broker, too."""
+        """The trust anchors, PEM; with this side's own certificate where its client connects to its own broker."""
         own = self.watched.identity
         keys = (*self.watched.valid, *(() if self._has_broker else self.watched.brokers))
         pinned = b"".join(key.certificate_pem for key in keys)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 AROUND_A_FRAME = 1024  # octets of an MQTT packet besides the frame: 5 + topic + properties, with a margin
 MAX_PENDING = 64
 ADDRESS = r"(?P<address>\S+)"
-# What mosquitto 2.0 logs of a connection: that it is there, is accepted, or fails.  Which one fails, it says only where
-# the handshake does not take long; else it is taken to be the newest.
+# mosquitto 2.0 logs each connection when it begins, when it is accepted, and when it fails.  It gives the address of a
+# failed one only if the handshake was short; otherwise the newest pending connection is taken for it.
 NEW = re.compile(rf"New connection from {ADDRESS} on port")
 ACCEPTED = re.compile(rf"New client connected from {ADDRESS} as .* u'(?P<name>.*)'\)")
 FAILED = re.compile(rf"(?:Client connection from {ADDRESS} failed|OpenSSL Error\[0\]): error:.*:(?P<error>[^:]*?)\.?$")
@@ -56,9 +56,9 @@ class PrivateBroker(Mosquitto):
 
 
 def _reason(error: str) -> str | None:
-    """As `Refusal` has it, of OpenSSL's text, which does not tell revoked or expired certificates from unknown ones.
+    """The reason of a `Refusal`, from OpenSSL's text; None: the connection has not failed because of keys.
 
-    None: the connection has not failed for its keys.
+    The text does not distinguish revoked, expired and unknown certificates.
     """
     if error in NO_IDENTITY:
         return "mechanism"

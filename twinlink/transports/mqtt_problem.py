@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD = 0x86, 0x87, 0x8A, 0x8C
 REFUSED = {BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD}
 DENIED_S = 0.5  # between two attempts to connect, as long as the broker refuses
-REPORT_S, MAX_NAMES = 1.0, 1024  # of names that are not trusted
-UNCONFIRMED_S = 1.0  # a broker loses nothing: a peer that confirms no hello for so long does not take this side
+REPORT_S, MAX_NAMES = 1.0, 1024  # limits for reports of names that are not trusted
+UNCONFIRMED_S = 1.0  # a broker loses no hello: a peer that confirms none for so long refuses this side
 
 
 class MqttProblem:
@@ -38,7 +38,8 @@ class MqttProblem:
         self._may_publish = True
         self._refused: dict[str, float] = {}  # when a name that is not trusted was last reported
         self._unknown: str | None = None  # the name of a peer that is not trusted, and says hello
-        self._unconfirmed: tuple[float, str] | None = None  # since when a peer says hello and confirms none, its name
+        # When a trusted peer first said hello without confirming one of this side, and the peer's name.
+        self._unconfirmed: tuple[float, str] | None = None
 
     def on_connack(self, code: int, reason: str) -> None:
         """The broker has answered; ``reason`` is the text of the code."""
@@ -79,7 +80,7 @@ class MqttProblem:
         self._handshakes.check(connected)
         if self._connack is not None and not connected:
             return self._refused_by_broker(self._connack)
-        if not connected and (found := self._of_handshake()):
+        if not connected and (found := self._handshake_problem()):
             return found
         authentication = self._authentication
         if authentication is None:
@@ -93,7 +94,9 @@ class MqttProblem:
             return identity_advice.refused_there(self._unconfirmed[1], watched.identity)
         if not watched.names:
             return identity_advice.none_trusted(watched.identity.folder)
-        return self._refused_here(self._unknown) if self._unknown is not None else None
+        if self._unknown is not None:
+            return identity_advice.refused_behind(self._unknown, self._where, watched.identity.folder)
+        return None
 
     def _denied(self, authentication: "MqttIdentity") -> str:
         own = authentication.watched.identity
@@ -105,12 +108,12 @@ class MqttProblem:
             f"{_rewrite(own.name)}"
         )
 
-    def _of_handshake(self) -> str | None:
+    def _handshake_problem(self) -> str | None:
         found = self._handshakes.problem
         if found is None or self._authentication is None or not self._authentication.watched.brokers:
             return found
         name = self._authentication.watched.name
-        return f"{found}. If it is a broker that others run, its role is broker here. {_rewrite(name)}"
+        return f"{found}. If it is an external broker, trust its line here with --role broker. {_rewrite(name)}"
 
     def _refused_by_broker(self, reason: str) -> str:
         if self._authentication is None:
@@ -119,14 +122,6 @@ class MqttProblem:
                 "without a password, or make an identity with `twinlink key new`, and give it with --identity"
             )
         return f"{self._where} refuses this side ({reason}). {_rewrite(self._authentication.watched.name)}"
-
-    def _refused_here(self, name: str) -> str:
-        assert self._authentication is not None
-        folder = self._authentication.watched.identity.folder
-        return (
-            f"this side refuses {name}, which it hears through {self._where}: if it is a peer, run `twinlink key trust "
-            f"LINE --as {name} --identity {folder}` here with the line that `twinlink key show` prints there"
-        )
 
 
 def _rewrite(name: str) -> str:
