@@ -186,6 +186,7 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
     ("arguments", "told"),
     [
         (["--subjects", "carrier-pigeon"], "no subject is called"),
+        (["--subjects", "raw-own-opcua"], "no subject of a sweep: `twinlink experiment loopback` measures it"),
         (["--transports", "zeromq,zeromq"], "each once"),
         (["--payloads", "17M"], "at most"),
         (["--payloads", "1K,1024"], "each payload once"),

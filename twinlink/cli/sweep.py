@@ -133,6 +133,7 @@ def _value(name: str, figures: dict[str, Any]) -> float | None:
 
 def _plan(given: argparse.Namespace) -> Plan:
     from twinlink.measure.channels import SUBJECTS, check, find
+    from twinlink.measure.channels.subjects import OWN_SUBSCRIPTION
     from twinlink.mgen import script
 
     named = sweep_options.chosen(given)
@@ -146,6 +147,8 @@ def _plan(given: argparse.Namespace) -> Plan:
         bare = [f"raw-{name}" for name in subjects if f"raw-{name}" in SUBJECTS]
         subjects += [name for name in ("raw-tcp", *bare, "mqtt-qos0") if name not in subjects]
     for subject in subjects:
+        if subject in OWN_SUBSCRIPTION:
+            raise ConfigurationError(f"{subject} is no subject of a sweep: `twinlink experiment loopback` measures it")
         find(subject)
     if mgen:
         for octets in map(convert.octets, convert.parts(given.payloads)):

@@ -265,8 +265,9 @@ class RawChannel(Channel):
             frame = get()
             while frame is not None:
                 received_ns = _time_ns()
-                word, length, epoch, sequence, sent_ns = _unpack(frame)
-                if word == DATA_WORD and length == len(frame) - HEADER_OCTETS:
+                octets = len(frame) - HEADER_OCTETS
+                if octets >= 0 and (head := _unpack(frame))[:2] == (DATA_WORD, octets):
+                    _, length, epoch, sequence, sent_ns = head
                     records.append((sequence, sent_ns, received_ns))
                     received.arrived(sequence, length, sent_ns, received_ns)
                 frame = get(False) if len(records) < MAX_BATCH else None

@@ -83,10 +83,10 @@ class OpcuaClient(BooleanClient):
         self._in, self._out = (client.get_node(ua.NodeId.from_string(f"ns=1;s={name}")) for name in ("In", "Out"))
 
     async def write(self, value: bool) -> None:
-        """Write the variable."""
+        """Write the variable, without a timestamp: open62541's server refuses one."""
         from asyncua import ua
 
-        await self._in.write_value(value, ua.VariantType.Boolean)
+        await self._in.write_value(ua.DataValue(ua.Variant(value, ua.VariantType.Boolean)))
 
     async def poll(self) -> None:
         """Read the variable."""

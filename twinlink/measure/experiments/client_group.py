@@ -121,7 +121,7 @@ class OpcuaGroup(Group):
                 if number == 0:
                     group.answered(value)
                 else:
-                    answer = nodes[ANSWER].write_value(group.message(number), ua.VariantType.ByteString)
+                    answer = nodes[ANSWER].write_value(_value(group.message(number)))
                     tasks.add(task := asyncio.ensure_future(answer))
                     task.add_done_callback(tasks.discard)
 
@@ -134,9 +134,14 @@ class OpcuaGroup(Group):
 
     async def ask(self, message: bytes) -> None:
         """Write the question."""
-        from asyncua import ua
+        await self._question.write_value(_value(message))
 
-        await self._question.write_value(message, ua.VariantType.ByteString)
+
+def _value(message: bytes) -> Any:
+    """A value without a timestamp: open62541's server refuses one."""
+    from asyncua import ua
+
+    return ua.DataValue(ua.Variant(message, ua.VariantType.ByteString))
 
 
 async def main() -> None:
