@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from twinlink.identity import Identity, Role, trust
+from twinlink.identity import Identity, PublicLine, Role, trust
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import GENEROUS, drain
 from twinlink.transport_options import TransportName
@@ -109,3 +109,43 @@ def streaming(listener: twinlink.Link, connector: twinlink.Link) -> Iterator[lis
     assert got == [number.to_bytes(4) for number in range(sent)]
     assert drain(listener, twinlink.Gap) == []
     assert drain(connector, twinlink.Lost) == []
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A node that uses its next keys, while messages flow and its peer still trusts the old ones.
+
+    Attributes:
+        rotating, peer: the links of the node and of its peer.
+        line: of the next keys.
+        got: payloads that have arrived.
+        revoke_old: has the peer revoke the old keys.
+    """
+
+    rotating: twinlink.Link
+    peer: twinlink.Link
+    line: PublicLine
+    got: list[bytes]
+    revoke_old: Callable[[], None]
+
+    def goes_on(self, messages: int = 100) -> None:
+        """Wait until as many more messages have arrived."""
+        seen = len(self.got)
+        wait_until(lambda: len(self.got) > seen + messages)
+
+
+@contextmanager
+def rotation(opened: Opened, role: str, endpoint: str, folder: Path) -> Iterator[Rotation]:
+    """The listener or the connector rotates its keys, by ``role``; in the end no message was lost."""
+    twin, gnb = make_pair(folder)
+    node, peer = (twin, gnb) if role == "listen" else (gnb, twin)
+    old = node.identity.fingerprint
+    with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
+        wait_until(lambda: listener.peers() and connector.peers())
+        with streaming(listener, connector) as got:
+            line = trust.prepare_rotation(node.folder)
+            trust.trust(peer.folder, line, line.role, beside=True)
+            wait_until(lambda: len(got) > 100)
+            trust.complete_rotation(node.folder)
+            links = (listener, connector) if role == "listen" else (connector, listener)
+            yield Rotation(*links, line, got, lambda: peer.revoke(node, old))

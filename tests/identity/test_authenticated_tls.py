@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.identity.nodes import Opened, make, make_pair, needs_mosquitto, opener, streaming
+from tests.identity.nodes import Opened, make, make_pair, needs_mosquitto, opener, rotation
 from twinlink.cli.identity_checks import identity
-from twinlink.identity import trust
 from twinlink.testing import wait_until
 
 
@@ -17,28 +16,15 @@ def opened(request: pytest.FixtureRequest) -> Opened:
 
 @pytest.mark.parametrize("rotates", ["listen", "connect"])
 def test_rotation_loses_nothing(rotates: str, opened: Opened, endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path)
-    rotating, peer = (twin, gnb) if rotates == "listen" else (gnb, twin)
-    old = rotating.identity.fingerprint
-    with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
-        wait_until(lambda: listener.peers() and connector.peers())
-        with streaming(listener, connector) as got:
-            line = trust.prepare_rotation(rotating.folder)
-            trust.trust(peer.folder, line, line.role, beside=True)
-            wait_until(lambda: len(got) > 100)
-            trust.complete_rotation(rotating.folder)
-            of_rotating, of_peer = (
-                link.identity for link in ((listener, connector) if rotates == "listen" else (connector, listener))
-            )
-            assert of_rotating is not None
-            assert of_peer is not None
-            wait_until(lambda: of_rotating.identity.line == line)
-            seen = len(got)
-            wait_until(lambda: len(got) > seen + 100)
-            peer.revoke(rotating, old)
-            wait_until(lambda: [key.line for key in of_peer.valid] == [line])
-            seen = len(got)
-            wait_until(lambda: len(got) > seen + 100)
+    with rotation(opened, rotates, endpoint, tmp_path) as rotated:
+        of_rotating, of_peer = rotated.rotating.identity, rotated.peer.identity
+        assert of_rotating is not None
+        assert of_peer is not None
+        wait_until(lambda: of_rotating.identity.line == rotated.line)
+        rotated.goes_on()
+        rotated.revoke_old()
+        wait_until(lambda: [key.line for key in of_peer.valid] == [rotated.line])
+        rotated.goes_on()
 
 
 def test_doctor_does_a_handshake(opened: Opened, endpoint: str, tmp_path: Path) -> None:

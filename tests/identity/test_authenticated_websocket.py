@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.identity.nodes import REFUSED_S, deliver, make, make_pair, opener, streaming
-from twinlink.identity import trust
+from tests.identity.nodes import REFUSED_S, deliver, make, make_pair, opener, rotation
 from twinlink.identity.certificates import self_signed
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.testing import patience, wait_until
@@ -41,19 +40,9 @@ def test_a_side_without_an_identity_is_named(role: str, says: str, endpoint: str
 @pytest.mark.parametrize("rotates", ["listen", "connect"])
 def test_rotation_loses_nothing(rotates: str, endpoint: str, tmp_path: Path) -> None:
     """The session goes on over its connection until the old key is revoked, and then over a new one."""
-    twin, gnb = make_pair(tmp_path)
-    rotating, peer = (twin, gnb) if rotates == "listen" else (gnb, twin)
-    old = rotating.identity.fingerprint
-    with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
-        wait_until(lambda: listener.peers() and connector.peers())
-        with streaming(listener, connector) as got:
-            line = trust.prepare_rotation(rotating.folder)
-            trust.trust(peer.folder, line, line.role, beside=True)
-            wait_until(lambda: len(got) > 100)
-            trust.complete_rotation(rotating.folder)
-            peer.revoke(rotating, old)
-            seen = len(got)
-            wait_until(lambda: len(got) > seen + 500)
+    with rotation(opened, rotates, endpoint, tmp_path) as rotated:
+        rotated.revoke_old()
+        rotated.goes_on(500)
 
 
 def test_a_trusted_node_cannot_take_the_place_of_another(endpoint: str, tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.identity.nodes import REFUSED_S, deliver, make, make_pair, opener, streaming
-from twinlink.identity import trust
+from tests.identity.nodes import REFUSED_S, deliver, make, make_pair, opener, rotation
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
 from twinlink.transports.zeromq_guard import ZeromqGuard
@@ -46,26 +45,14 @@ def test_a_connector_finds_the_listener_among_many_that_it_trusts(endpoint: str,
 
 @pytest.mark.parametrize("rotates", ["listen", "connect"])
 def test_rotation_loses_nothing(rotates: str, endpoint: str, tmp_path: Path) -> None:
-    twin, gnb = make_pair(tmp_path)
-    rotating, peer = (twin, gnb) if rotates == "listen" else (gnb, twin)
-    old = rotating.identity.fingerprint
-    with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
-        wait_until(lambda: listener.peers() and connector.peers())
-        with streaming(listener, connector) as got:
-            line = trust.prepare_rotation(rotating.folder)
-            trust.trust(peer.folder, line, line.role, beside=True)
-            wait_until(lambda: len(got) > 100)
-            trust.complete_rotation(rotating.folder)
-            of_listener, of_connector = listener._transport, connector._transport
-            if rotates == "connect":  # the new key is in use: a message has come with it
-                new = gnb.identity.curve_public.decode()
-                wait_until(lambda: new in of_listener._guard._keys.values())  # type: ignore[attr-defined]
-            else:
-                new_peer = twin.identity.curve_public
-                wait_until(lambda: of_connector._curve.pinned.curve_public == new_peer)  # type: ignore[attr-defined]
-            peer.revoke(rotating, old)
-            seen = len(got)
-            wait_until(lambda: len(got) > seen + 100)
+    with rotation(opened, rotates, endpoint, tmp_path) as rotated:
+        new, of_peer = rotated.line.curve_public, rotated.peer._transport
+        if rotates == "connect":  # the new key is in use: a message has come with it
+            wait_until(lambda: new.decode() in of_peer._guard._keys.values())  # type: ignore[attr-defined]
+        else:
+            wait_until(lambda: of_peer._curve.pinned.curve_public == new)  # type: ignore[attr-defined]
+        rotated.revoke_old()
+        rotated.goes_on()
 
 
 def test_without_the_thread_that_decides_none_is_admitted(
