@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from twinlink.identity import Identity, TrustedPeer
 
 _SOON = timedelta(days=30)
-_RENEWED_BY = timedelta(days=1)  # certificates of an authority, which may be short-lived
+_SOON_ISSUED = timedelta(days=1)  # for certificates of an authority, which may be short-lived
 _HANDSHAKE_S = 5.0
 
 
@@ -49,7 +49,7 @@ def _own(found: "Identity") -> Row:
     advice = f"twinlink key rotate --identity {found.folder}, before peers refuse this node"
     soon = _SOON
     if certificates.issued(found.certificate):
-        soon = _RENEWED_BY
+        soon = _SOON_ISSUED
         advice = f"have the authority renew {found.certificate_file}, before peers refuse this node"
     left = found.expiry - datetime.now(UTC)
     if left < timedelta(0):

@@ -1,4 +1,4 @@
-"""X.509 certificates (RFC 5280), self-signed or of an authority; by the package ``cryptography``."""
+"""X.509 certificates (RFC 5280), self-signed or issued by an authority; with the package ``cryptography``."""
 
 import base64
 import functools
@@ -115,7 +115,7 @@ class Issued(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def issued(der: bytes) -> Issued | None:
-    """What a certificate says; None: it cannot be that of a node, as it is self-signed, an authority's, or nameless."""
+    """What a certificate says; None where it is self-signed, an authority's or without one common name."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -127,14 +127,16 @@ def issued(der: bytes) -> Issued | None:
 
 
 def authorities(pem: bytes, where: str) -> bytes:
-    """The certificates of authorities in a file, as PEM.  Raises ConfigurationError: one of them is none of those."""
+    """The certificates of authorities in a file, as PEM.  Raises ConfigurationError if one is not an authority's."""
     try:
         found = x509.load_pem_x509_certificates(pem)
         wrong = [one.subject.rfc4514_string() for one in found if not _is_authority(one)]
     except UNREADABLE:
-        raise ConfigurationError(f"{where} is no certificate in PEM") from None
+        raise ConfigurationError(f"{where} cannot be read as certificates in PEM: copy it again") from None
     if wrong:
-        raise ConfigurationError(f"{where} has the certificate of {wrong[0]}, which is not that of an authority")
+        raise ConfigurationError(
+            f"{where} has the certificate of {wrong[0]}, which is no authority: leave only those of authorities"
+        )
     return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in found)
 
 

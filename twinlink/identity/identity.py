@@ -3,17 +3,18 @@
 ::
 
     secret          text, typed and checksummed: name, role, secret keys of CURVE and of signatures
-    tls.crt         certificate (X.509, PEM), self-signed
+    tls.crt         certificate (X.509, PEM), self-signed unless an authority has issued it
     tls.key         its private key (PEM)
     trusted         keys of peers (`trust_file`)
     revoked         keys that were trusted, and are refused now
+    ca.crt          certificates of an authority (PEM), if one issues certificates
     next/           after `key rotate`: the next secret, tls.crt and tls.key
 
 The folder has mode 0700 and its files 0600.
 
-Where an authority issues the certificates, as cert-manager does, ``ca.crt`` is that of the authority, and ``tls.crt``
-may have a chain behind the node's certificate.  Then a certificate counts that the authority has issued in the name of
-a trusted peer.  ``secret`` may be missing; such a node has no keys of CURVE and of signatures.
+Where an authority issues the certificates, as cert-manager does, ``tls.crt`` may have a chain behind the node's
+certificate.  A peer then proves its name with any certificate that the authority has issued in a trusted name.
+``secret`` may be missing; such a node has no keys of CURVE and of signatures.
 """
 
 import os
@@ -132,7 +133,7 @@ class Identity:
         Args:
             folder: appears whole or not at all.
             name: of the node.
-            role: ``gnb``, ``twin``, ``observer`` or ``router``.
+            role: ``gnb``, ``twin``, ``observer``, ``router`` or ``broker``.
             hosts: names and addresses under which peers connect to this node, for its certificate.
             expiry: UTC; by default a year from now.
 
@@ -161,15 +162,15 @@ class Identity:
     def _secret(self) -> SecretLine:
         if self.secret is None:
             raise ConfigurationError(
-                f"{self.folder} has no file {SECRET}, and with it no keys of CURVE, which transport zeromq needs, and "
-                "of signatures, which decisions need: take it from an identity that `twinlink key new "
+                f"{self.folder} has no file {SECRET}, which holds the keys of CURVE, for transport zeromq, and of "
+                "signatures, for decisions: take it from an identity that `twinlink key new "
                 f"{self.name} --role ROLE` makes, and trust its public line on the peers"
             )
         return self.secret
 
     @property
     def curve_public(self) -> bytes:
-        """40 characters of Z85.  Raises ConfigurationError without ``secret``, as all that follows from it."""
+        """40 characters of Z85.  Raises ConfigurationError without ``secret``, as do the others of its keys."""
         return self._secret.curve_public
 
     @property

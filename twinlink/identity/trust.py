@@ -103,7 +103,7 @@ def _changed(folder: Path, line: PublicLine, others: Sequence[TrustedPeer]) -> s
 def revoke(folder: Path, name: str, fingerprint: str | None = None) -> list[TrustedPeer]:
     """Revoke the keys of a peer, or the one with this fingerprint; returns them.
 
-    Without a fingerprint, certificates of the authority in this name count no more either, if there is an authority.
+    Without a fingerprint, certificates that the authority has issued in this name are refused, too.
 
     Raises ConfigurationError: no such key is trusted.
     """
@@ -135,7 +135,7 @@ def prepare_rotation(folder: Path, expiry: datetime | None = None) -> PublicLine
     identity = Identity.load(folder)
     if identity.role is None or certificates.issued(identity.certificate):
         raise ConfigurationError(
-            f"the certificate in {folder} is of an authority, which renews it; for other keys of CURVE and of "
+            f"an authority has issued the certificate in {folder}, and renews it; to change the keys of CURVE and of "
             "signatures, replace the file secret, and trust the new public line on the peers with --beside"
         )
     if not (folder / NEXT).exists():

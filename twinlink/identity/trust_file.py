@@ -1,7 +1,7 @@
 """The files ``trusted`` and ``revoked`` of an identity: a public line for each key, behind the role that it has here.
 
 ``ROLE PUBLIC-LINE``, one a line; empty lines and those that begin with ``#`` are passed over.  ``ROLE NAME`` is a peer
-that has a certificate of the authority, whose own is ``ca.crt``.
+with a certificate of the authority in ``ca.crt``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +69,7 @@ def read(path: Path) -> tuple[TrustedPeer, ...]:
 
 
 def read_names(path: Path) -> dict[str, Role]:
-    """The peers that a file has by their names alone, with their roles.  Raises ConfigurationError as `read`."""
+    """The peers that a file has by their names alone, with their roles.  Raises ConfigurationError as `read` does."""
     return {entry[0]: entry[1] for entry in _entries(path) if not isinstance(entry, TrustedPeer)}
 
 
@@ -94,7 +94,7 @@ def _entries(path: Path) -> Iterator[TrustedPeer | tuple[str, Role]]:
 
 
 def write(path: Path, peers: Iterable[TrustedPeer], names: Mapping[str, Role] | None = None) -> None:
-    """Write a file with these keys, and these peers by their names.  Raises OSError."""
+    """Write a file with these keys, and with the peers in ``names`` by their names alone.  Raises OSError."""
     lines = [f"{peer.role} {peer.line}" for peer in peers]
     lines += [f"{role} {name}" for name, role in (names or {}).items()]
     private_files.write(path, "".join(f"{line}\n" for line in lines).encode())

@@ -17,7 +17,7 @@ from .trust_file import TrustedPeer
 
 LOOK_S = 0.2
 _FILES = (SECRET, CERTIFICATE, PRIVATE_KEY, TRUSTED, REVOKED, AUTHORITY)
-_READS = 5  # at most, while the files change, as when all of a Kubernetes volume are replaced at once
+_READS = 5  # at most, while the files change, as all files of a Kubernetes volume do at once
 
 logger = logging.getLogger("twinlink")
 
@@ -28,9 +28,9 @@ class WatchedIdentity:
     Attributes:
         identity: as it was last read.  When the folder cannot be read any more, it trusts no peer.
         valid: the keys of peers that are trusted, neither revoked nor expired; the newest of a peer is last.
-        routers, brokers: such keys of Zenoh routers and MQTT brokers, which are no peers.
+        routers, brokers: valid keys of Zenoh routers and MQTT brokers, which are no peers.
         by_curve: the peer of each key in ``valid``, by its public key of CURVE as text.
-        issued: the roles of all for which a certificate of the authority counts, by name.
+        issued: the roles of the nodes for which a certificate of the authority counts, by name.
         by_name: the peers with a valid key or certificate.
         version: grows whenever something of this changes.
     """
@@ -63,7 +63,7 @@ class WatchedIdentity:
     def peer_of(self, certificate: bytes, authority: bytes) -> AuthenticatedPeer | None:
         """The peer that a certificate (DER) proves, as of now.
 
-        ``authority``: certificates of the authority, PEM, by which its handshake was verified, besides those of peers.
+        ``authority``: certificates of the authority, PEM, that were trust anchors of its handshake; may be empty.
         """
         if (pinned := self._by_certificate.get(certificate)) is not None:
             return pinned
@@ -86,7 +86,7 @@ class WatchedIdentity:
         return "revoked" if name in own.revoked_names or any(peer.name == name for peer in own.revoked) else "unknown"
 
     def _issued(self, certificate: bytes, authority: bytes) -> certificates.Issued | None:
-        """What a certificate of the authority says; None for all others, and where it has expired or is revoked."""
+        """What a certificate of the authority says; None for any other, and where it has expired or is revoked."""
         if not authority or authority != self.identity.authority:
             return None
         if any(peer.line.certificate == certificate for peer in self.identity.revoked):
@@ -95,7 +95,7 @@ class WatchedIdentity:
         return found if found is not None and found.expiry > datetime.now(UTC) else None
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Look at the folder and the time, if that was not done just now, or has to be done ``at_once``."""
+        """Look at the folder and the time, at most every `LOOK_S` seconds unless ``at_once``."""
         now_s = time.monotonic()
         if (now_s < self._next_look_s and not at_once) or not self._lock.acquire(False):
             return

@@ -42,8 +42,8 @@ class PeerManager:
         up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
         senders: by flow.
         budgets: by priority, what its flows may have in flight.
-        sends_urgent: whether this side has a flow that bulk data is not to delay.
-        receives_urgent: whether a peer may have one, so that bulk data is not to delay its acks for long.
+        sends_urgent: whether this side has a flow that bulk data must not delay.
+        receives_urgent: whether a peer may have such a flow.  Bulk data must not delay its acks for long.
         hello_due: a hello is to be sent now.
         alone: no peer is heard or suspended: only plain subscribers may hear what is sent.
     """

@@ -11,15 +11,15 @@ from ..transports import Transport
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 CONNECT_S = 1.0
-REPAIR_S = 1.0  # what another attempt takes, after a key was trusted on either side
+REPAIR_S = 1.0  # time for another attempt after a key was trusted on either side
 NAMED = 4
 GREETS = {"zeromq", "mqtt"}  # transports with listeners that `probe` recognises
 
 
 def met_or_refused(meets: Callable[[], object], transport: Transport) -> Callable[[], bool]:
-    """What a link without a peer waits for: ``meets()``, or a problem with identities, which only a person can end.
+    """The condition to wait for without a peer: ``meets()``, or a problem with identities, which only a person repairs.
 
-    What was found with other keys than those of now, or before the call, may be repaired: it counts after `REPAIR_S`.
+    A problem that was found before the call, or before keys changed, may be repaired: it counts only after `REPAIR_S`.
     """
     identity = transport.identity
     version = identity.version if identity is not None else 0

@@ -14,7 +14,7 @@ from .port_probe import PortProbe
 BULK_GAP_NS = 30_000  # messages closer together than this come in bulk: drain, and acknowledge many at once
 SLOW_HANDLER_NS = 1_000_000  # after a handler that took longer, what has come meanwhile is read before the next call
 DRAIN_NS = 10_000_000  # but not for longer than this: hellos wait meanwhile
-ACKS_NS = 1_000_000  # acks of messages in bulk leave as often: a flood from one peer must not delay those of another
+ACKS_NS = 1_000_000  # between two flushes of acks in bulk: a flood from one peer must not delay those of another
 LONG_HANDLER_NS = 5_000_000  # beside one that takes longer, another thread may read
 LONG_NS = 1_000_000_000  # so long after such a handler, the next is expected to take long as well
 SEARCH_S = SEARCH_INTERVAL_NS / 1e9

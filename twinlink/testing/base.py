@@ -289,7 +289,7 @@ class Conformance:
         return twinlink.open(transport_name(self.transport), **arguments)
 
     def identity_of(self, node: str | None, role: str) -> Path | None:
-        """The folder of an identity for a link that is opened next; None: the suite runs without."""
+        """The folder of an identity for a link that is opened next; None: the suite runs without identities."""
         return None if self._identities is None else self._identities.folder_of(node, role)
 
     @pytest.fixture(params=["listen", "connect"])

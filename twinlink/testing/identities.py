@@ -20,9 +20,9 @@ NODES = (
 
 
 class Identities:
-    """Of one test; its methods are for one thread.
+    """Identities of one test; its methods are for one thread.
 
-    A connector over ZeroMQ tries the keys that it trusts one by one, so it is given no more than it needs.
+    A connector over ZeroMQ tries the keys that it trusts one by one, so it trusts no more than it needs.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -16,7 +16,8 @@ FIRST_S = 0.3  # without a connection; a handshake takes less, or the path is lo
 AGAIN_S = 0.2  # after an answer that tells nothing, as when the end of a connection overtook its reason; then doubled
 AT_MOST_S = 1.0
 BUSY_S = 2.0
-SOON_S, LATER_AT_MOST_S = 10.0, 5.0  # while refused: a handshake that fails delays those of others at a Zenoh listener
+# A connector that stays refused tries less often: each failed handshake delays those of others at a Zenoh listener.
+SOON_S, LATER_AT_MOST_S = 10.0, 5.0
 
 
 class TlsHandshakes:
@@ -30,8 +31,8 @@ class TlsHandshakes:
     Attributes:
         problem: for a person; None: none is known.
         certificate: of a listener that both sides trust, though the driver has not connected; DER.
-        unreachable: whether the last handshake found nothing there.
-        is_busy: whether the listener took its connection, and had no time for it.
+        unreachable: whether the last handshake got no answer.
+        is_busy: whether the listener accepted the TCP connection, and did not answer.
     """
 
     def __init__(self, endpoint: Endpoint, watched: "WatchedIdentity | None", router: bool = False) -> None:
@@ -50,7 +51,7 @@ class TlsHandshakes:
         self._finding: Finding | None = None
 
     def check(self, connected: bool) -> None:
-        """Look after it; ``connected``: whether the driver is."""
+        """Do a handshake now and then while there is no connection; ``connected``: whether the driver has one."""
         self.certificate = None
         if connected:
             self.problem, self._next_s, self._has_been = None, None, True

@@ -87,7 +87,7 @@ class WebsocketTransport(Transport):
         self._closed = False
         if self.identity is not None:
             self._identity = self._authenticated(self.identity)
-        self._unread: deque[WebsocketConnection] = deque()  # of which messages were received; each in its turn
+        self._unread: deque[WebsocketConnection] = deque()  # with messages for `receive`, in turn
         self._serving = threading.Lock()  # of the thread that reads
         self._table_lock = threading.Lock()
         self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
@@ -338,7 +338,7 @@ class WebsocketTransport(Transport):
     def _serve(self, timeout_s: float) -> None:
         """Read what has arrived within this time, and write what waits for sockets that take it.
 
-        Connections of which messages are unread are passed over while there are any.
+        Where messages of some connections wait, nothing more is read from those connections.
         """
         self._taken = 0
         ready, some_unread = self._epoll.poll(timeout_s, READY), bool(self._unread)

@@ -74,7 +74,7 @@ class WebsocketConnection:
         finished_s: when this side had nothing more to send, and left the end to the other side; None before.
         partial_octets: of a message that is not complete yet.
         unsent_octets: that wait here to be sent.
-        inbox: messages that were received, and wait for the link.
+        inbox: messages that were read, and wait for the link.
         overflowed: they have exceeded their limit, so nothing more is sent, and the connection is to be ended.
         begins: its first octets, while the handshake has not succeeded.
         refused: why the handshake failed, for a person; empty while it has not.

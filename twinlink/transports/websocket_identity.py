@@ -1,6 +1,6 @@
 """Identities on WebSocket: TLS 1.3 with a certificate of each side, which is one of those that the other trusts.
 
-The certificates are self-signed and pinned, or of an authority that both sides have: hosts in them do not count.  A
+The certificates are self-signed and pinned, or of an authority that both sides trust: hosts in them do not count.  A
 listener lets a peer with a revoked key finish the handshake of TLS, to refuse it by name, with HTTP status 403.
 """
 

@@ -1,7 +1,7 @@
 """Zenoh between nodes with certificates of an authority, as cert-manager issues them.
 
-The authority alone is a trust anchor then, and it issues each node's certificate in the node's own name.  So pinned
-certificates do not count, and no password is needed besides.
+The authority is the only trust anchor then, and it issues each certificate in the node's own name.  So a node needs no
+password besides its certificate.  Pinned certificates do not count.
 """
 
 from ..identity.identity import Identity
@@ -35,7 +35,7 @@ class ZenohAuthority(ZenohIdentity):
         )
 
     def pin(self, certificate: bytes | None = None) -> None:
-        """Every listener with a certificate of the authority, in the name of a trusted peer, will do."""
+        """Does nothing: the session accepts every trusted name."""
 
     def settings(self) -> Entry:
         own, names = self.watched.identity, self.names

@@ -68,8 +68,8 @@ class ZenohConnections:
 def count_connections(session: zenoh.Session, to_routers: bool, names: Collection[str] | None = None) -> int:
     """How many peers, or routers, a session is connected to.
 
-    ``names``: only those with such a name in the certificate, as a connector over TLS also trusts the Web's public
-    authorities (Zenoh 1.10).
+    ``names``: count only those with one of these names in the certificate.  A connector over TLS also trusts the Web's
+    public authorities (Zenoh 1.10).
     """
     if isinstance(session, AbsentSession):
         return 0

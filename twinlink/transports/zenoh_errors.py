@@ -14,7 +14,9 @@ FORKED = (
     'multiprocessing.get_context("spawn")'
 )
 
-NO_ROUTER = "no Zenoh router answers there: check that one runs, that the address is right, and the firewalls"
+NO_ROUTER = (
+    "no Zenoh router answers there: check that one runs, that the address is right and that no firewall closes its port"
+)
 
 
 def no_peer_at_router(namespace: str, has_identity: bool) -> str:

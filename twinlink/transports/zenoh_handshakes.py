@@ -1,4 +1,4 @@
-"""Whether the listener, or one of the routers, would take the connection of this side."""
+"""Handshakes that find out whether the listener, or one of the routers, would accept this side."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,11 +18,11 @@ class ZenohHandshakes:
     Args:
         endpoints: of the listener, or of the routers.
         watched: identity of this side; None: it has none.
-        to_routers: whether those are routers.
-        refusals: what is to be reported.
+        to_routers: whether the endpoints are those of routers.
+        refusals: takes what is to be reported.
 
     Attributes:
-        peers: those behind a router; None: this is no client with an identity.
+        peers: the peers behind the router; None: this is no client with an identity.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ZenohHandshakes:
         self._each = [TlsHandshakes(endpoint, watched, to_routers) for endpoint in endpoints]
 
     def check(self, connected: bool) -> None:
-        """Look after them; ``connected``: whether Zenoh is."""
+        """Do handshakes while there is no connection; ``connected``: whether Zenoh has one."""
         for one in self._each:
             one.check(connected)
 
@@ -46,15 +46,15 @@ class ZenohHandshakes:
 
     @property
     def certificate(self) -> bytes | None:
-        """That of a listener or router, just found, that would take this side, and that this side would take; DER."""
+        """The certificate (DER) of a listener or router that was just found to accept this side, and is trusted."""
         return next((one.certificate for one in self._each if one.certificate is not None), None)
 
     @property
     def unreachable(self) -> bool:
-        """Whether nothing is there."""
+        """Whether no endpoint answers."""
         return all(one.unreachable for one in self._each)
 
     @property
     def is_refused(self) -> bool:
-        """Whether an attempt to connect would fail, which keeps others from the other side for a tenth of a second."""
+        """Whether an attempt to connect would fail.  After it, the other side accepts no connection for 0.1 s."""
         return all(one.is_busy or one.problem is not None for one in self._each)

@@ -1,4 +1,4 @@
-"""Zenoh between nodes with identities: TLS both ways, pinned certificates, and a name that cannot be borrowed.
+"""Zenoh between nodes with identities: TLS both ways, pinned certificates, and names that are proved.
 
 A node puts below its own name: ``<name>/traffic/<flow>``, ``<name>/ack/<flow>``.  What its peer's connection has proved
 decides below which name it may put (Zenoh's access control, default deny).
@@ -7,8 +7,8 @@ Zenoh takes a pinned certificate as a trust anchor: with its key, its owner coul
 node.  So a connector pins one listener at a time, and proves its own identity with a password.  Each pair has its own,
 derived from the keys that it uses for CURVE over ZeroMQ: X25519 (RFC 7748) and HKDF (RFC 5869).
 
-In mode ``client``, the router takes the place of the listener: it holds each node to its own name (`zenoh_router`), and
-could itself put below any.
+In mode ``client``, the router takes the place of the listener.  It holds each node to its own name (`zenoh_router`);
+the router itself could put below any name.
 """
 
 import base64
@@ -104,7 +104,7 @@ class ZenohIdentity:
         return peer
 
     def take_unknown(self) -> str | None:
-        """The last name, since this was called before, that was put below and is of no trusted peer."""
+        """The last name since the previous call below which a frame came, and that is of no trusted peer."""
         name, self._unknown = self._unknown, None
         return name
 
@@ -198,7 +198,7 @@ def dictionary(own: Identity, peers: Iterable[TrustedPeer]) -> bytes:
 
 
 def user(curve_public: bytes) -> str:
-    """What a key is called where passwords are compared."""
+    """The user name of a key where passwords are compared."""
     return hashlib.sha256(curve_public).hexdigest()[:32]
 
 

@@ -1,7 +1,7 @@
 """What a Zenoh listener knows of the connections that it refuses.
 
-Zenoh 1.10 tells a program nothing of a handshake that fails, nor of what its access control denies: only of connections
-that are up, and the name in their certificate.
+Zenoh 1.10 tells a program only of connections that are up, and of the name in their certificate.  It tells nothing of a
+handshake that fails, nor of what its access control denies.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ class ZenohRefusals:
 
     Args:
         watched: identity of the listener.
-        refusals: what is to be reported.
+        refusals: takes what is to be reported.
     """
 
     def __init__(self, watched: "WatchedIdentity", refusals: Refusals) -> None:

@@ -1,9 +1,9 @@
-"""The configuration of a Zenoh router between nodes with identities, of which it has one, too.
+"""The configuration of a Zenoh router that has an identity, between nodes with identities.
 
 The router takes TLS connections of the nodes that it was given, with the certificates that it trusts.  A node puts
 below its own name in its own namespaces, ``<namespace>/<name>/traffic/<flow>`` and ``.../ack/<flow>``, and hears
 nothing of other namespaces.  All else is denied.  As between two nodes (`zenoh_identity`), a node proves its key with
-a password besides its certificate, as its owner could issue another one in the name of any node.
+a password besides its certificate, as the owner of a pinned certificate could issue others in the name of any node.
 """
 
 import base64

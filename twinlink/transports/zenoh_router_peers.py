@@ -1,4 +1,4 @@
-"""Peers that a client of a Zenoh router hears, and does not meet for their keys or its own."""
+"""Peers that a client hears through a Zenoh router, and that do not come up because of their keys or its own."""
 
 import time
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity
     from ..protocol.authentication import AuthenticatedPeer
 
-UNMET_S = 1.0  # hellos come several times a second, and a router loses none
-HEARD_S = 2.0  # what was last heard longer ago is gone
+UNMET_S = 1.0  # a peer without answer for so long is reported: hellos come several times a second, and none is lost
+HEARD_S = 2.0  # a node that was last heard longer ago is gone
 MOST = 64  # names; a router may make up any number
 
 
@@ -22,7 +22,7 @@ class ZenohRouterPeers:
     Args:
         endpoint: of the router.
         watched: identity of this side.
-        refusals: what is to be reported.
+        refusals: takes what is to be reported.
     """
 
     def __init__(self, endpoint: Endpoint, watched: "WatchedIdentity", refusals: Refusals) -> None:
@@ -48,9 +48,9 @@ class ZenohRouterPeers:
             _note(self._unconfirmed, peer.name)
 
     def problem(self) -> str | None:
-        """Which of this side and a peer refuses the other, and what repairs it, for a person.
+        """Whether this side or a peer refuses the other, and what repairs it, for a person.
 
-        A node that is not trusted may be none of this side's peers: where a trusted one was met, it is no problem.
+        A node that is not trusted need not be a peer of this side: once a trusted peer was met, it is no problem.
         """
         if (name := _lasting(self._unconfirmed)) is not None:
             return identity_advice.refused_there(name, self._watched.identity)
@@ -65,7 +65,7 @@ class _Heard:
 
 
 def _note(heard: dict[str, _Heard], name: str) -> bool:
-    """Name is heard now; returns whether it was not there before."""
+    """Note that a name is heard now; returns whether it is new."""
     now = time.monotonic()
     if (before := heard.get(name)) is not None and now - before.last_s < HEARD_S:
         before.last_s = now

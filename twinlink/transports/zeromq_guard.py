@@ -40,8 +40,8 @@ class ZeromqGuard:
         read: octets and messages received from ``sub``, and whether it was found empty since the last call.
         on_foreign: called on the guard's thread when a connection to a listener spoke another protocol.
         refusals: takes the connections to a listener that were refused.
-        connector: finds out why the handshakes of a connector fail.  None: of a listener, whose guard decides which
-            connections complete their handshake; `ZAP_DOMAIN` names their socket.
+        connector: finds out why the handshakes of a connector fail.  None: of a listener; its guard decides which
+            connections complete their handshake, and `ZAP_DOMAIN` names their socket.
         curve: which keys are trusted; None: no side has a key.
     """
 
@@ -167,7 +167,7 @@ class ZeromqGuard:
         guard.closed(fd)
 
     def _report_other_keys(self, now: float) -> None:
-        """Report the hosts whose connectors expect another key of this side, and have not tried the right one."""
+        """Report hosts with connectors that expect another key of this side, and have not tried the right one."""
         for host, (since, refusal) in list(self._expect_other_key.items()):
             if now - since > OTHER_KEY_S:
                 del self._expect_other_key[host]

@@ -12,8 +12,8 @@ MIN_FRAGMENT_OCTETS = 16 * 1024  # of a part at least: each costs two frames
 GIGABIT = 0.125  # octets a nanosecond: faster ones need no more than this in flight
 MIN_IN_FLIGHT_OCTETS = 192 * 1024  # in flight whatever the path: 1.6 ms of a gigabit, and a few fragments or bundles
 MAX_QUEUEING_NS = 100_000_000  # so long may a hello wait behind what is in flight
-# So long may the ack of an urgent message.  With less, the path runs dry while a busy peer answers late: another thread
-# of it may run for 5 ms, CPython's switch interval.
+# The ack of an urgent message may wait so long.  With less, the path runs dry while a busy peer answers late: another
+# thread there may run for 5 ms, CPython's switch interval.
 MAX_ACK_QUEUEING_NS = 10_000_000
 MAX_BDP_OCTETS = 4 * 1024 * 1024  # what TCP keeps by default
 MAX_RTT_NS = 300_000_000  # round trip; what seems longer is the time that a long message takes by itself
