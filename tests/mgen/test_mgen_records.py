@@ -58,6 +58,18 @@ def test_a_bridge_that_was_killed(tmp_path: Path, name: str) -> None:
         assert len(found) >= 49 or length < len(octets) - 9
 
 
+@pytest.mark.parametrize("name", ["records.csv", "records.csv.gz"])
+def test_a_full_disk_is_said_with_the_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.symlink_to("/dev/full")
+    recorder = Recorder(path)
+    recorder.add(Row("in", f"{7:016x}", 1, "udp", 1, 1, 1000, 100, 1))
+    for write in (recorder.write, recorder.close):
+        with pytest.raises(OSError, match="No space left") as full:
+            write()
+        assert full.value.filename == str(path)
+
+
 def test_a_file_that_was_appended_to_has_the_rows_of_all_parts(tmp_path: Path) -> None:
     path = tmp_path / "records.csv.gz"
     lines = [",".join(Row._fields), *(f"in,7,{number},udp,1,{number},1000,100,1" + "," * 7 for number in range(3))]

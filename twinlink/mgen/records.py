@@ -12,6 +12,7 @@ import io
 import time
 import zlib
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, get_args, get_type_hints
 
@@ -53,6 +54,7 @@ class Recorder:
         """Create the file.  Raises OSError."""
         raw: IO[bytes] = path.open("wb")
         binary = gzip.GzipFile(fileobj=raw, mode="wb") if path.suffix == ".gz" else raw
+        self._path = path
         self._file = io.TextIOWrapper(binary, newline="")
         self._raw = raw
         self._writer = csv.writer(self._file, lineterminator="\n")
@@ -68,17 +70,28 @@ class Recorder:
         """Write the queued rows, if it is time to; from one thread only.  Raises OSError."""
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _PATIENCE_S
-            while self._rows:
-                self._writer.writerow(self._rows.popleft())
-            self._file.flush()
-            self._raw.flush()
+            with self._named():
+                while self._rows:
+                    self._writer.writerow(self._rows.popleft())
+                self._file.flush()
+                self._raw.flush()
 
     def close(self) -> None:
         """Write the rest and close the file.  Raises OSError."""
         self._due = 0.0
         self.write()
-        self._file.close()
-        self._raw.close()
+        with self._named():
+            self._file.close()
+            self._raw.close()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Add the file to the error of a full disk: the system names none that is open."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
 
 def read(path: Path) -> list[Row]:
