@@ -1,4 +1,4 @@
-"""MQTT with identities through a broker that others run, with the files of `twinlink key broker`."""
+"""MQTT with identities through an external broker, with the files of `twinlink key broker`."""
 
 import os
 import shutil
