@@ -87,14 +87,37 @@ def altered(key: str, octets: bytes) -> list[bytes]:
     """One octet of each decision, behind its signature."""
     if not is_decision(key, octets):
         return [octets]
-    spoilt = bytearray(octets)
-    spoilt[-SEAL_OCTETS - 1] ^= 1
-    return [bytes(spoilt)]
+    changed = bytearray(octets)
+    changed[-SEAL_OCTETS - 1] ^= 1
+    return [bytes(changed)]
 
 
 def renumbered(octets: bytes, by: int) -> bytes:
     number = int.from_bytes(octets[16:24]) + by
     return octets[:16] + number.to_bytes(8) + octets[24:]
+
+
+class Decisions:
+    """What the gNB makes of the decisions that it gets.
+
+    Attributes:
+        counted: bodies of those that count.
+        refused: how many were refused, by rule.
+    """
+
+    def __init__(self, gnb: twinlink.Link) -> None:
+        assert gnb.identity is not None
+        self._verifier = Verifier(gnb.identity, gnb.epoch)
+        self.counted: list[bytes] = []
+        self.refused: Counter[str] = Counter()
+        gnb.receiver("control", handler=self._decide)
+
+    def _decide(self, message: twinlink.Message) -> None:
+        verdict = self._verifier.verify("control", message.payload, message.node, message.epoch)
+        if isinstance(verdict, Refusal):
+            self.refused[verdict.rule] += 1
+        else:
+            self.counted.append(bytes(verdict.body))
 
 
 def test_no_decision_of_a_router_counts(site: Site, router: DishonestRouter) -> None:
@@ -106,21 +129,9 @@ def test_no_decision_of_a_router_counts(site: Site, router: DishonestRouter) -> 
         opened(router.endpoints[1], site.twin.folder) as twin,
     ):
         wait_until(lambda: gnb.peers() and twin.peers())
-        assert gnb.identity is not None
         assert twin.identity is not None
-        verifier, signer = Verifier(gnb.identity, gnb.epoch), Signer(twin.identity, twin.epoch)
-        counted: list[bytes] = []
-        refused: Counter[str] = Counter()
-
-        def decide(message: twinlink.Message) -> None:
-            verdict = verifier.verify("control", message.payload, message.node, message.epoch)
-            if isinstance(verdict, Refusal):
-                refused[verdict.rule] += 1
-            else:
-                counted.append(bytes(verdict.body))
-
-        gnb.receiver("control", handler=decide)
-        control = twin.sender("control")
+        signer, control, decisions = Signer(twin.identity, twin.epoch), twin.sender("control"), Decisions(gnb)
+        refused = decisions.refused
 
         def send(body: bytes) -> None:
             control.send(signer.sign("control", body, "gnb-1", gnb.epoch))
@@ -134,7 +145,7 @@ def test_no_decision_of_a_router_counts(site: Site, router: DishonestRouter) -> 
 
         router.change = recorded
         send(b"first")
-        wait_until(lambda: counted)
+        wait_until(lambda: decisions.counted)
 
         router.change = altered
         send(b"altered")
@@ -161,5 +172,5 @@ def test_no_decision_of_a_router_counts(site: Site, router: DishonestRouter) -> 
             router.put(f"{NAMESPACE}/twin-1/traffic/_link", sealed(hello))
         wait_until(lambda: refused_frames(gnb) == {"hello": 4, "data": 2})
 
-        assert counted == [b"first"]
+        assert decisions.counted == [b"first"]
         assert gnb.peers() == ["twin-1"]

@@ -62,8 +62,7 @@ class PeerManager:
         self.peers = PeerTable(context.epoch, mono_ns, limits.max_peers)
         self._limit_counters = limit_counters
         self.up: frozenset[int] = frozenset()
-        self.hello_due = False
-        self.alone = True
+        self.hello_due, self.alone = False, True
         self.senders: dict[str, SendEndpoint] = {}
         self.budgets: dict[Priority, InFlightBudget] = {
             "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS),

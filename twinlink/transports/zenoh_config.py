@@ -72,19 +72,13 @@ def configuration(
     Args:
         options: of the transport.
         locators: to listen on, or to connect to: in mode client the first of them that answers.
-        listening: which of the two.
+        listening: whether to listen.
         max_frame: octets of the longest frame.
         patience: factor of the time-out of connecting.
         security: settings of a session over TLS; empty without an identity.
     """
     client, link = options.mode == "client", "tls" if security else "tcp"
     places = [locator.replace("tcp/", f"{link}/", 1) for locator in locators]
-    least_ms = TLS_RETRY_MS if security else 0
-    retry = {
-        "period_init_ms": max(options.reconnect_ms, least_ms),
-        "period_max_ms": max(options.reconnect_max_ms, least_ms),
-        "period_increase_factor": 1.5,
-    }
     settings: dict[str, object] = {
         "mode": options.mode,
         "listen/endpoints": places if listening else [],
@@ -92,7 +86,7 @@ def configuration(
         # A client tries each router once: opening the session fails then, and the transport tries again.
         "connect/timeout_ms": 0 if client else -1,
         "connect/exit_on_failure": client,
-        "connect/retry": retry,
+        "connect/retry": _retry(options, TLS_RETRY_MS if security else 0),
         # Otherwise open and renew would take half a second without a peer.
         "open/return_conditions/connect_scouted": False,
         "open/return_conditions/declares": False,
@@ -119,6 +113,14 @@ def configuration(
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     return config
+
+
+def _retry(options: ZenohOptions, least_ms: int) -> dict[str, float]:
+    return {
+        "period_init_ms": max(options.reconnect_ms, least_ms),
+        "period_max_ms": max(options.reconnect_max_ms, least_ms),
+        "period_increase_factor": 1.5,
+    }
 
 
 def _queues(options: ZenohOptions) -> dict[str, object]:
