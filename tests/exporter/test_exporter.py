@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -245,14 +246,23 @@ def test_without_an_e3_session_a_block_is_rejected(
     assert (rejected.status, rejected.reason) == ("rejected", "e3: there is no session with the E3 agent")
 
 
-def test_the_block_is_cleared_when_the_twin_is_lost(
+@contextmanager
+def blocking(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
-) -> None:
+) -> Iterator[tuple[Agent, RunningExporter]]:
+    """An agent with a block installed, and the exporter."""
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
         exporter.wait_in_sync(agent)
         propose(twin[0])
         results(twin[0], 1)
+        yield agent, exporter
+
+
+def test_the_block_is_cleared_when_the_twin_is_lost(
+    start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
+) -> None:
+    with blocking(start_exporter, endpoints, twin) as (agent, exporter):
         twin[0].close()
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
         agent.send(encode_indication(1, symbol().tobytes()))
@@ -263,11 +273,7 @@ def test_the_block_is_cleared_when_the_twin_is_lost(
 def test_the_block_is_cleared_and_the_dapp_released_at_the_end(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
-    with Agent(endpoints) as agent:
-        exporter = start_exporter(endpoints)
-        exporter.wait_in_sync(agent)
-        propose(twin[0])
-        results(twin[0], 1)
+    with blocking(start_exporter, endpoints, twin) as (agent, exporter):
         exporter.stop()
         agent.wait_for(lambda a: a.releases == [1])
         assert agent.controls == [[40, 41], []]
@@ -278,11 +284,8 @@ def test_the_block_is_cleared_and_the_dapp_released_at_the_end(
 def test_after_the_loss_of_the_agent_the_twin_is_told_and_the_next_one_is_cleared_first(
     start_exporter: StartExporter, endpoints: Endpoints, twin: Twin
 ) -> None:
-    with Agent(endpoints) as agent:
-        exporter = start_exporter(endpoints)
-        exporter.wait_in_sync(agent)
-        propose(twin[0])
-        results(twin[0], 1)
+    with blocking(start_exporter, endpoints, twin):
+        pass
     (cleared,) = results(twin[0], 1)
     assert (cleared.status, cleared.prbs) == ("cleared", ())
     assert cleared.reason.startswith("the E3 agent was lost")

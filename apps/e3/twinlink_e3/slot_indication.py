@@ -138,7 +138,7 @@ def _encode_time(value: int) -> bytes:
 
 
 def _digits(value: int) -> bytes:
-    """In as few octets as there can be, at least one."""
+    """A whole number, big-endian, in as few octets as possible, at least one."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 

@@ -148,7 +148,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
             return [collector(link), ExporterCollector(exporter)]
 
         with service.serving(given.http, exporter.pulse, exporter.not_ready, collectors, service.told_by(journal)):
-            # Later collections need not visit what is here now, which takes longer than slots stay in shared memory.
+            # To visit what exists now takes longer than slots stay in shared memory: later collections leave it out.
             gc.collect()
             gc.freeze()
             exporter.run()

@@ -12,11 +12,20 @@ STEP_MS = 10
 
 
 def leave(session: Session, sockets: E3Sockets, patience_s: float) -> bool:
-    """Release the identifiers that the agent gave, and one that it is about to give; returns whether that was sent."""
+    """Release the identifiers that the agent gave, and one that it is about to give.
+
+    Args:
+        session: that ends.
+        sockets: to the agent.
+        patience_s: for the answer to a setup, and for a connection to the agent.
+
+    Returns:
+        Whether all releases were sent.
+    """
     until_s = time.monotonic() + patience_s
     releases: list[bytes] = []
     while True:
-        with suppress(MalformedPdu):
+        with suppress(MalformedPdu):  # it gives no identifier
             if session.awaits_setup and (reply := sockets.receive_setup()) is not None:
                 session.setup_answered(reply, time.monotonic_ns())
         releases += session.releases()

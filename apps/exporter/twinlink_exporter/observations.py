@@ -31,7 +31,7 @@ from .slot_reader import IndicatedSlot, SlotReader
 
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
-PAUSE_PART = 8  # of the rows of a gNB, one in so many may be written unread
+PAUSE_PART = 8  # at most an eighth of the gNB's rows is written during a pause
 NS_PER_SLOT_AT_15_KHZ = 1_000_000  # 3GPP TS 38.211 table 4.3.2-1
 
 

@@ -46,7 +46,7 @@ from .subscriptions import Subscription, objection, offers_block, subscriptions
 
 S = 1_000_000_000
 RETRY_NS = S  # between two unanswered requests
-SETUP_RETRY_NS = 2 * S  # for setup, then twice that: an answer that is later gives an identifier that none releases
+SETUP_RETRY_NS = 2 * S  # for setup, then twice that: a later answer gives an identifier that nothing releases
 REFUSED_NS = 5 * S  # after a refusal, which needs a change of configuration
 RETRIES = 5  # subscription requests before setup is repeated
 SILENCE_NS = 10 * S  # without an indication; doubled each time without effect, because a RAN may have none to send

@@ -85,9 +85,8 @@ class SlotReader:
         self._layout = RanBuffers()
         self._header = b""
         self._marks: dict[int, _Mark] = {}  # of the copies that count, by the position of their rows
-        self._repeats = (
-            False  # whether the last row that was written again begins as before, so that marks tell nothing
-        )
+        # Whether the last row that was written again begins as before, so that marks tell nothing.
+        self._repeats = False
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
@@ -208,7 +207,7 @@ class SlotReader:
         return mark is not None and not self._stands(mark)
 
     def _mark_before(self, slot: IndicatedSlot, backs: range) -> _Mark | None:
-        """The mark of the first slot that is so many slots before this one and has a mark."""
+        """The mark of the first slot that has one, looking ``backs`` slots before this one."""
         position = _position(slot.indication, self._layout)
         for back in backs:
             mark = self._marks.get((position - back) % self.rows)
@@ -217,7 +216,7 @@ class SlotReader:
         return None
 
     def _stands(self, mark: _Mark) -> bool:
-        """Whether the shared memory is still as the mark says."""
+        """Whether the row still begins as the mark says."""
         assert self._file
         try:
             return self._file.read(len(mark.octets), mark.offset) == mark.octets

@@ -288,13 +288,11 @@ class Agent:
         )
 
     def _subscription_number(self, dapp: int, function: int) -> int:
-        """That of the dApp, if it is free."""
+        """The number of a subscription: the dApp's identifier if that is free, otherwise the lowest free number."""
         if (dapp, function) in self._subscriptions:
             return self._subscriptions[dapp, function].number
         taken = {subscription.number for subscription in self._subscriptions.values()}
-        return min(
-            set(range(1, len(taken) + 2)) - taken | ({dapp} - taken), key=lambda number: (number != dapp, number)
-        )
+        return min(set(range(1, len(taken) + 2)) - taken) if dapp in taken else dapp
 
     def _unsubscribe(self, identifier: int, subscription: int) -> str | None:
         for dapp, function in list(self._subscriptions):

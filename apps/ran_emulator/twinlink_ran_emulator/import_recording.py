@@ -36,14 +36,14 @@ _REQUIRED = ("core:datatype", "dapp:domain", "dapp:n_prbs", "dapp:n_symbols", "d
 
 
 def _schema() -> dict[str, Any]:
-    """That of a recording, with the form of whole slots."""
+    """The schema of a recording, changed for whole slots."""
     found = deepcopy(schema.SCHEMA)
     general = found["properties"]["global"]
     del general["properties"]["dapp:samples_per_slot"]
     general["properties"] |= {
-        "core:datatype": {"const": "cf32_le", "description": "that of whole slots"},
-        "dapp:n_prbs": {"const": N_PRBS_MAX, "description": "that of whole slots"},
-        "dapp:n_symbols": {"const": SYMBOLS, "description": "that of whole slots"},
+        "core:datatype": {"const": "cf32_le", "description": "as dapps 0.3 writes whole slots"},
+        "dapp:n_prbs": {"const": N_PRBS_MAX, "description": "as dapps 0.3 writes whole slots"},
+        "dapp:n_symbols": {"const": SYMBOLS, "description": "as dapps 0.3 writes whole slots"},
         "dapp:n_ants": _INTEGER,  # each slot has its own
     }
     general["required"] = list(_REQUIRED)
@@ -104,7 +104,7 @@ def read_slots(path: Path, antenna: int, symbol: int, n_prbs: int | None) -> Imp
         mask, antennas = slot.get("dapp:valid_symbol_mask", ALL_SYMBOLS), slot.get("dapp:n_ants", 1)
         start = slot["core:sample_start"] - offset + (antenna * SYMBOLS + symbol) * SUBCARRIERS
         if start < 0:
-            raise RecordingError(f"{data_path} begins behind the slot at sample {slot['core:sample_start']}")
+            raise RecordingError(f"{data_path} begins after the slot at sample {slot['core:sample_start']}")
         if start + SUBCARRIERS > len(data):
             raise RecordingError(f"{data_path} ends within the slot that begins at sample {slot['core:sample_start']}")
         if mask >> symbol & 1 and antenna < antennas:

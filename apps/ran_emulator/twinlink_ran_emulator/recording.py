@@ -113,7 +113,7 @@ def _assemble(meta_path: Path, data_path: Path, metadata: dict[str, Any]) -> Rec
 def _read_samples(data_path: Path, fields: dict[str, Any], bins: int) -> NDArray[np.int16]:
     try:
         data = files.read(data_path, MOST_OCTETS)
-    except (OSError, UnicodeEncodeError) as error:  # core:dataset may be what no file can be called
+    except (OSError, UnicodeEncodeError) as error:  # core:dataset may be no valid file name
         reason = getattr(error, "strerror", None) or error
         raise RecordingError(f"its data file {data_path} cannot be read: {reason}") from error
     record_bytes = bins * BYTES_PER_SAMPLE

@@ -37,8 +37,9 @@ class ReplayCollector(Collector):
         for name, text in _TWIN.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(self._twin, name))
         free = self._twin.free_ranges
-        yield CounterMetricFamily("twinlink_replay_sensing", "Slots of which came what the MAC left free.", free.slots)
-        text = "Slots of which the exporter could not read what the MAC left free."
+        text = "Slots for which the exporter sent the PRBs that the MAC left free."
+        yield CounterMetricFamily("twinlink_replay_sensing", text, free.slots)
+        text = "Slots for which the exporter could not read the PRBs that the MAC left free."
         yield CounterMetricFamily("twinlink_replay_sensing_missing", text, free.missing)
         counted = self._source()
         for name, text in _SOURCE.items():

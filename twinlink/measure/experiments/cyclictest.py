@@ -13,11 +13,11 @@ _INTERVAL_US = 250
 
 
 def scheduling_latency(cycles: int, command: Sequence[str] | None = None) -> str:
-    """What it says, in a sentence.
+    """What cyclictest says, in a sentence; or why it was not measured.
 
     Args:
         cycles: of 5 ms, about.
-        command: that starts cyclictest; None for the one that is installed, if there is one.
+        command: the one that starts cyclictest; None for what is installed.
     """
     if command is None and (path := shutil.which("cyclictest", path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}")):
         command = [path]

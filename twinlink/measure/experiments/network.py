@@ -16,7 +16,7 @@ from .qdisc import PRIORITY, Qdisc
 HOSTS = ("publisher", "loopback")
 BRIDGE = "bridge"
 PORT = 4840  # of both, in OPC UA's own range
-ELSEWHERE = ("198.18.0.3", "02:00:00:00:00:03")  # where cross traffic goes: a host that is not there
+ELSEWHERE = ("198.18.0.3", "02:00:00:00:00:03")  # address of cross traffic: a host that does not exist
 _MARK = f"protocol ip u32 match ip protocol 17 0xff match ip dport {PORT} 0xffff action skbedit priority {PRIORITY}"
 _QUEUES = ("numtxqueues", "4", "numrxqueues", "4")
 
@@ -90,7 +90,7 @@ class Network:
         return _inside(host)
 
     def at_bridge(self) -> list[int] | None:
-        """How many cyclic messages have reached the bridge from each host; None without one."""
+        """How many cyclic messages have reached the bridge from each host; None without a bridge."""
         if not self._bridged:
             return None
         counts = []

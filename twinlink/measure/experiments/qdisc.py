@@ -64,7 +64,7 @@ class Qdisc:
         return ["base-time", "0", *chain(*schedule)]
 
     def _credit(self) -> list[str]:
-        """IEEE 802.1Q, annex L: the credit lies between what one frame of ours uses and what one of others earns."""
+        """IEEE 802.1Q, annex L: credit is used by a frame of ours, and earned during one of others."""
         slope = self.idleslope_kbit - LINK_KBIT
         high = -(-_FRAME * self.idleslope_kbit // LINK_KBIT)
         return ["idleslope", str(self.idleslope_kbit), "sendslope", str(slope), "hicredit", str(high),

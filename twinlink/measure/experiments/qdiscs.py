@@ -92,7 +92,8 @@ def _run_guest(run: Run, parts: Sequence[Any], folder: Path) -> str:
     if (folder / FACTS).exists():
         how = "run by KVM" if ended.accelerator == machine.KVM else "emulated by qemu (TCG), as KVM runs no guest here"
         run.notes.append(f"The guest's two processors are {how}")
-    return f"the guest ended with code {ended.code} before; its last lines: {' | '.join(console[-_LAST_LINES:])}"
+    last = " | ".join(console[-_LAST_LINES:])
+    return f"the guest ended with code {ended.code} before this part; its last lines: {last}"
 
 
 def row_by_place(run: Run, part: Any, found: dict[str, Any]) -> tuple[Row, Floats]:

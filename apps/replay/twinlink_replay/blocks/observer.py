@@ -29,7 +29,8 @@ class Record:
         scs_hz, centre_hz: subcarrier spacing and centre of the PRBs.
         first_prb: number of the first PRB in the carrier.
         power: float32, shape ``(n_prbs,)``, in LSB^2; None if there are samples.
-        place: of a whole slot: its frame, its number there, and the mask of its symbols that this record is of.
+        place: system frame number, slot in the frame, and mask of the symbols of this record; None if it is not of a
+            whole slot.
     """
 
     samples: NDArray[np.int16]

@@ -42,8 +42,8 @@ class Packet:
             other messages.  ``symbols`` and ``antennas`` are masks; ``content`` and ``clock`` numbers of
             `twinlink.slots`.
         octets: a payload of `OCTET_FORMATS`, unchanged.
-        source: of a slot whose samples are made when the packet is taken.
-        in_room: the samples are in the room that `PacketQueue.take` was given.
+        source: message and slot, until `make_samples` makes the samples of them; None for other messages.
+        in_place: the samples are in the array that `PacketQueue.take` was given.
     """
 
     samples: NDArray[np.complex64]
@@ -61,10 +61,10 @@ class Packet:
     slot: dict[str, int] = field(default_factory=dict)
     octets: bytes = b""
     source: tuple[SlotSpectrum, Slot] | None = None
-    in_room: bool = False
+    in_place: bool = False
 
-    def make_samples(self, room: NDArray[np.complex64] | None) -> None:
-        """Convert what ``source`` says, into ``room`` if it fits there."""
+    def make_samples(self, out: NDArray[np.complex64] | None) -> None:
+        """Make the samples of ``source``, in ``out`` if they fit there."""
         if self.source is None:
             return
         (spectrum, slot), self.source = self.source, None
@@ -72,8 +72,8 @@ class Packet:
             self.samples = spectrum.power(slot).astype(np.complex64).ravel()
             return
         count = slot.data.size // 2
-        self.in_room = room is not None and len(room) >= count
-        self.samples = room[:count] if room is not None and self.in_room else np.empty(count, np.complex64)
+        self.in_place = out is not None and len(out) >= count
+        self.samples = out[:count] if out is not None and self.in_place else np.empty(count, np.complex64)
         spectrum.in_lsb(slot, self.samples.view(np.float32).reshape(slot.data.shape))
 
 
@@ -227,14 +227,14 @@ class PacketQueue:
                 self.dropped += 1
                 self._next.setdefault(gone.epoch, gone.sequence)  # otherwise a gap at the start would not be detected
 
-    def take(self, room: NDArray[np.complex64] | None = None) -> Packet | None:
+    def take(self, out: NDArray[np.complex64] | None = None) -> Packet | None:
         """The next packet, or None.  Malformed payloads are counted and skipped.
 
         Args:
-            room: where the samples of a slot are written if they fit, which saves a copy; see ``in_room``.
+            out: where the samples of a slot are written if they fit, which saves a copy; see `Packet.in_place`.
         """
         if self._waiting:
-            return self._hand_over(room)
+            return self._hand_over(out)
         while True:
             with self._lock:
                 if not self._messages:
@@ -262,11 +262,11 @@ class PacketQueue:
             if gap and self._zero_fill:
                 self._fill(packet, gap)
             self._waiting += packets
-            return self._hand_over(room)
+            return self._hand_over(out)
 
-    def _hand_over(self, room: NDArray[np.complex64] | None) -> Packet:
+    def _hand_over(self, out: NDArray[np.complex64] | None) -> Packet:
         packet = self._waiting.popleft()
-        packet.make_samples(room)
+        packet.make_samples(out)
         self._last_length = len(packet.samples) or self._last_length
         return packet
 

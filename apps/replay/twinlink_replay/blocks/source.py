@@ -106,9 +106,8 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._lease: Lease | None = None
         self._running = self._ended = self._woken = False
         self._rest: NDArray[np.complex64] = np.zeros(0, np.complex64)
-        self._unreported_gap = self._unreported_dropped = (
-            0  # of packets without samples, to which no tag can be attached
-        )
+        # Of packets without samples, to which no tag can be attached.
+        self._unreported_gap = self._unreported_dropped = 0
         self._after_end = 0
         self._thread_state = ThreadState()
         self.error: Exception | None = None
@@ -160,7 +159,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         }
 
     def handle_general_work(self, *arguments: Any) -> int:
-        """Called by the scheduler, about every second time with nothing to do: then no arrays are made for `work`."""
+        """Called by the scheduler, about half of the time with nothing to do; it then makes no arrays for `work`."""
         self._woken = False  # before the queue is read: a later message wakes the scheduler again
         if len(self._rest) == 0 and len(self._queue) == 0 and not self._ended:
             return 0
@@ -183,7 +182,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
                 packet.gap, packet.dropped = self._unreported_gap, self._unreported_dropped
                 self._unreported_gap = self._unreported_dropped = 0
                 self._tag(start + count, packet)
-                if packet.in_room:
+                if packet.in_place:
                     count += len(packet.samples)
                     continue
                 self._rest = packet.samples

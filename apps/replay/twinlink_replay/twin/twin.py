@@ -88,9 +88,8 @@ class Twin:
         self._detector: Detector | None = None
         self._floor: NoiseFloor | None = None  # of records of power
         self._controller: Controller | None = None
-        self._lock = (
-            threading.Lock()
-        )  # results and changes of sync arrive on the link's thread; keeps decisions in order
+        # Keeps decisions in order: results and changes of sync arrive on the link's thread.
+        self._lock = threading.Lock()
 
     def add(self, records: list[Record]) -> None:
         """Analyse records from the flowgraph, in order."""
