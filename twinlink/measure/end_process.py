@@ -6,14 +6,8 @@ import threading
 from collections.abc import Sequence
 
 
-def end_process(process: subprocess.Popen[bytes], readers: Sequence[threading.Thread], within_s: float) -> None:
-    """Close its stdin; kill it if it does not end within this time, in s; then close what the readers have read.
-
-    Args:
-        process: with pipes as stdin, stdout and stderr.
-        readers: the threads that read its stdout and its stderr, in this order.
-        within_s: seconds.
-    """
+def close_stdin_and_wait(process: subprocess.Popen[bytes], within_s: float) -> None:
+    """Close its stdin, a pipe; kill it if it does not end within this time, in s."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
@@ -22,6 +16,17 @@ def end_process(process: subprocess.Popen[bytes], readers: Sequence[threading.Th
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def end_process(process: subprocess.Popen[bytes], readers: Sequence[threading.Thread], within_s: float) -> None:
+    """End it as `close_stdin_and_wait` does; then close what the readers have read.
+
+    Args:
+        process: with pipes as stdin, stdout and stderr.
+        readers: the threads that read its stdout and its stderr, in this order.
+        within_s: seconds.
+    """
+    close_stdin_and_wait(process, within_s)
     for reader in readers:
         reader.join(1)
     for pipe, reader in zip((process.stdout, process.stderr), readers, strict=True):

@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import Link, Message, SendTimeout, TwinlinkError
 from .channels import PORTS
+from .end_process import close_stdin_and_wait
 from .worker_handle import END_S, Stopped, WorkerFailed, WorkerHandle
 
 TOLD, SAID = "sweep", "sweep-answers"
@@ -205,13 +206,5 @@ class WorkerHost:
 
     def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            close_stdin_and_wait(process, END_S)
