@@ -1,4 +1,4 @@
-"""Zenoh through a router with identities: who may connect, and what a node may do there."""
+"""Zenoh through a router with identities: which nodes may connect, and what they may do there."""
 
 from pathlib import Path
 

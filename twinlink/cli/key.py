@@ -23,7 +23,7 @@ twinlink key broker twin-1=gnb-1,gnb-2 --identity broker-1.id
 _ACTIONS = {
     "new": "make the identity NAME, and print its public line",
     "show": "print the public line of this node",
-    "trust": "trust the peer with the public line LINE; without one, with a certificate of the authority in ca.crt",
+    "trust": "trust the peer with the public line LINE; without LINE, with any certificate of the authority in ca.crt",
     "list": "list this node and the peers that it trusts",
     "revoke": "refuse the peer NAME from now on",
     "rotate": "make the next keys of this node, and print their public line; with --use, begin to use them",
@@ -46,18 +46,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "subject",
         nargs="*",
         metavar="NAME|LINE|NAMESPACE=NAME,NAME|LISTENER=NAME,NAME",
-        help="what the action is about",
+        help="new, revoke: NAME; trust: LINE; router: each NAMESPACE=NAME,NAME; broker: each LISTENER=NAME,NAME",
     )
     parser.add_argument("--identity", type=Path, metavar="DIR", help="the folder of this node's identity")
     parser.add_argument(
-        "--role", choices=_ROLES, help="new: of this node; trust: of the peer. A twin may send decisions"
+        "--role", choices=_ROLES, help="new: role of this node; trust: of the peer. Only a twin may send decisions"
     )
     parser.add_argument("--as", dest="as_name", metavar="NAME", help="trust: the peer's name, which its line must have")
     parser.add_argument("--beside", action="store_true", help="trust: beside the peer's other key, while it rotates")
     parser.add_argument("--fingerprint", metavar="SHA256:...", help="revoke: only the key with this fingerprint")
     parser.add_argument("--use", action="store_true", help="rotate: use the next keys, once the peers trust them")
     parser.add_argument(
-        "--days", type=convert.count, default=365, metavar="N", help="new, rotate: until the keys expire"
+        "--days", type=convert.count, default=365, metavar="N", help="new, rotate: days until the keys expire"
     )
     parser.add_argument(
         "--host", action="append", metavar="HOST", help="new: a name or address under which peers connect to this node"
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--listen",
         action="append",
         metavar="tcp/HOST:PORT",
-        help=f"router, broker: where it listens; may be repeated (default {_ROUTER_LISTENS}, {_BROKER_LISTENS})",
+        help=f"router, broker: its endpoint; may be repeated (default {_ROUTER_LISTENS}, {_BROKER_LISTENS})",
     )
     parser.add_argument("--json", action="store_true", help="list: one JSON object on stdout")
 
@@ -173,7 +173,7 @@ def _row(state: str, one: Any, role: str, curve: bytes) -> dict[str, str]:
 
 
 def _name_row(state: str, name: str, role: str) -> dict[str, str]:
-    """Of a peer that is trusted with any certificate of the authority."""
+    """The row of a peer that is trusted, or revoked, by its name: with any certificate of the authority."""
     return {"state": state, "name": name, "role": role, "expires": "", "fingerprint": "by ca.crt", "curve": ""}
 
 
@@ -241,7 +241,7 @@ def _groups(given: argparse.Namespace, advice: str) -> dict[str, list[str]]:
         group, _, names = one.partition("=")
         found = groups.setdefault(group, [])
         found += [name for name in dict.fromkeys(names.split(",")) if name and name not in found]
-    if not groups or not all(groups.values()):
+    if not groups or not all([*groups, *groups.values()]):
         raise ConfigurationError(advice)
     return groups
 

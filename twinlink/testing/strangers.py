@@ -84,7 +84,7 @@ class Strangers(Conformance):
         before = self.plain(listener)
         count = len(GARBAGE[reason])
         for topic, octets in GARBAGE[reason]:
-            own = octets.replace(EPOCH.to_bytes(8), stranger.epoch.to_bytes(8))  # with identities, no other one counts
+            own = octets.replace(EPOCH.to_bytes(8), stranger.epoch.to_bytes(8))  # else dropped with identities
             stranger.send(topic, own)
             outbox.send(b"ours")
         outbox.flush(patience())

@@ -31,8 +31,8 @@ class Refusal(NamedTuple):
         if self.reason == "unknown":
             return (
                 f"refused {known}: its key is not trusted; if it is a peer, run `twinlink key trust LINE --as NAME "
-                f"--identity {here}` with the line that `twinlink key show` prints there; without a line, if ca.crt "
-                "here is of the authority that has issued its certificate"
+                f"--identity {here}` with the line that `twinlink key show` prints there; leave LINE out if the "
+                "authority of ca.crt here has issued its certificate"
             )
         if self.reason in {"revoked", "expired"}:
             what = "was revoked here" if self.reason == "revoked" else "has expired"

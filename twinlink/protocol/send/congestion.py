@@ -140,9 +140,9 @@ class DeliveryRateEstimator:
         return self._rate * MAX_QUEUEING_NS < most
 
     def limit_octets(self, most: int, rtt_ns: int, queueing_ns: int = MAX_QUEUEING_NS) -> int:
-        """What may be in flight on a path of this round trip: what it holds, and what waits for it.
+        """The octets that may be in flight on a path of this round trip: what it holds, and what may wait for it.
 
-        That is at most ``most`` octets, and what the path takes in ``queueing_ns``.
+        What may wait is the lesser of ``most`` octets and what the path delivers in ``queueing_ns``.
         """
         return max(MIN_IN_FLIGHT_OCTETS, min(most, int(self._rate * queueing_ns)) + self.bdp_octets(rtt_ns))
 
