@@ -16,7 +16,7 @@ from ..transports import Transport
 from .link_state import LinkState
 from .transmitter import Transmitter
 
-REST_TICKS = 9  # for which a flow at rest is passed over, as a link may have a thousand of them
+REST_TICKS = 9  # that a flow at rest skips: a link may have a thousand such flows
 
 
 class FlowEndpoint:
@@ -44,7 +44,7 @@ class FlowEndpoint:
         self._link = link
         self._queue = core.queue
         self._next_at_tick = 0  # number of the next message at the last tick
-        self._rest_ticks = 0  # for which it may be passed over, with the same receivers
+        self._rest_ticks = 0  # that it may still skip, while the receivers stay the same
         self._rest_receivers = core.receivers.all
         self._path_rtt_ns = 0
         self.transmitter = Transmitter(core, transport, f"traffic/{core.flow}".encode(), link.epoch)
@@ -160,7 +160,7 @@ class FlowEndpoint:
 
     @property
     def _rests(self) -> bool:
-        """Whether it was at rest at most `REST_TICKS` ago, and nothing has happened since."""
+        """Whether it was at rest within the last `REST_TICKS` ticks, and nothing has happened since."""
         same = self._rest_ticks > 0 and self._rest_receivers is self.core.receivers.all
         return same and not self.in_use and not self._queue.has_pending
 

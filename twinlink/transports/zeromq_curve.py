@@ -72,7 +72,7 @@ class ZeromqCurve:
     # A listener
 
     def admit(self, mechanism: bytes, credentials: bytes, address: str) -> tuple[bytes, Refusal | None]:
-        """Whose key this is, as text, if it is trusted; else empty, with the refusal."""
+        """The key that a connector has proved, as text, if it is trusted; else empty, with the refusal."""
         key = z85.encode(credentials).decode() if mechanism == CURVE and len(credentials) == 32 else ""
         self.watched.refresh(at_once=key not in self.watched.by_curve)  # it may have been trusted just now
         if key in self.watched.by_curve:

@@ -73,7 +73,7 @@ class SendFlow:
     def on_tick(self, now_mono_ns: int, read_until: Mapping[int, int] = MappingProxyType({})) -> bool:
         """To be called five times a second; ``read_until``: as `PeerManager.read_until` says.
 
-        Returns whether it may be called more rarely while nothing happens.
+        Returns whether the caller may skip ticks while nothing happens on this flow.
         """
         self._tail_loss_probe.on_tick()
         self.pace_keeper.check(now_mono_ns, 0, read_until)

@@ -73,7 +73,7 @@ class TailLossProbe:
 
     @property
     def awaits_nothing(self) -> bool:
-        """Whether nothing waits or is kept, and each peer has consumed all that was sent, or takes nothing of it."""
+        """Whether no message is queued, in flight or kept, and each peer has consumed all messages that it is owed."""
         queue, receivers, end = self._queue, self._receivers, self._queue.next_sequence
         if queue.has_pending or self._in_flight or self._unacked.entries or self._unconfirmed.open:
             return False
