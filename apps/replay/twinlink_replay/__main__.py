@@ -116,14 +116,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         link.receiver(SENSING, handler=partial(_take, twin.sensing, ledger))
         with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, ledger.received if ledger else None) as flowgraph:
             pulse = Pulse()
-
-            def collectors() -> "list[Collector]":
-                from twinlink.metrics import collector
-
-                from .metrics import ReplayCollector
-
-                return [collector(link), ReplayCollector(twin, sync, flowgraph.source.stats)]
-
+            collectors = partial(_collectors, link, twin, sync, flowgraph)
             with service.serving(
                 given.http, pulse, lambda: _not_ready(link, sync), collectors, service.told_by(journal)
             ):
@@ -138,6 +131,15 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     _summarise(journal, twin, why, freshness, counted)
     return NOT_MET if counted["malformed"] or (counted["missing"] and why != "signal") else DONE
+
+
+def _collectors(link: twinlink.Link, twin: "Twin", sync: twinlink.Sync, flowgraph: "Flowgraph") -> "list[Collector]":
+    """Collectors of the metrics; prometheus_client is imported only where they are asked for."""
+    from twinlink.metrics import collector
+
+    from .metrics import ReplayCollector
+
+    return [collector(link), ReplayCollector(twin, sync, flowgraph.source.stats)]
 
 
 def _report_start(journal: Journal, link: twinlink.Link, transport: str) -> None:
