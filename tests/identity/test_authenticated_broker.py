@@ -137,6 +137,16 @@ def test_a_broker_needs_an_identity_of_its_own(site: Site, capsys: pytest.Captur
         (["twin-1=gnb-1", "--identity", str(site.twin.folder)], "key new NAME --role broker"),
         (["twin-1=gnb-3", "--identity", str(site.broker.folder)], "no valid key of gnb-3 is trusted"),
         (["twin-1", "--identity", str(site.broker.folder)], "give each listener and its connectors"),
+        (["=gnb-1", "--identity", str(site.broker.folder)], "give each listener and its connectors"),
     ):
         assert cli.main(["key", "broker", *arguments]) == 3
         assert says in capsys.readouterr().err
+
+
+def test_the_user_of_a_broker_cannot_have_root_write_elsewhere(site: Site, tmp_path: Path) -> None:
+    """`key broker` gives what it writes to the owner of the folder, who may put a symbolic link there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (site.broker.folder / "broker").symlink_to(elsewhere)
+    assert cli.main(["key", "broker", "twin-1=gnb-1", "--identity", str(site.broker.folder)]) == 3
+    assert list(elsewhere.iterdir()) == []

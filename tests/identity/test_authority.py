@@ -11,11 +11,12 @@ from tests.identity.test_authenticated_mqtt import pair_of
 from tests.identity.test_authenticated_zenoh import issued_by
 from twinlink import cli
 from twinlink.cli import identity_checks
-from twinlink.identity import Identity, private_files, trust
+from twinlink.identity import Identity, certificates, private_files, trust
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
 from twinlink.transport_options import TransportName
+from twinlink.transports.mqtt_identity import MqttIdentity
 from twinlink.transports.tls_probe import Outcome, probe
 
 TRANSPORTS = ["websocket", "zenoh", pytest.param("mqtt", marks=needs_mosquitto)]
@@ -127,7 +128,8 @@ def test_keys_of_curve_and_of_signatures_come_from_secret(endpoint: str, tmp_pat
 
 
 def test_a_name_is_trusted_and_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    twin = node(tmp_path, Authority("root"), "twin-1").folder
+    authority = Authority("root")
+    twin = node(tmp_path, authority, "twin-1").folder
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     for file in ("tls.key", "tls.crt", "ca.crt"):
@@ -142,6 +144,16 @@ def test_a_name_is_trusted_and_revoked(tmp_path: Path, capsys: pytest.CaptureFix
     key("revoke gnb-1")
     assert Identity.load(own).issued() == {}
     assert "revoked  gnb-1" in key("list")
+    issued = certificates.leaf(authority.issue("gnb-1")["tls.crt"], "")
+    line = make(tmp_path, "gnb-1", "gnb").identity.line
+    key(f"trust {line} --as gnb-1")
+    watched = WatchedIdentity(Identity.load(own))
+    assert watched.peer_of(line.certificate, watched.identity.authority) is not None
+    assert watched.peer_of(issued, watched.identity.authority) is None  # those that were revoked by name stay so
+    assert MqttIdentity(watched, listening=True, private_broker=True).denies("gnb-1") == "revoked"
+    assert cli.main(["key", "trust", "--as", "gnb-1", "--role", "observer", "--identity", str(own)]) == 3
+    assert "is trusted in" in capsys.readouterr().err
+    key("revoke gnb-1")
     key("trust --as gnb-1 --role observer")
     assert Identity.load(own).issued() == {"gnb-1": "observer"}
     assert cli.main(["key", "show", "--identity", str(own)]) == 3

@@ -23,7 +23,7 @@ from zmq.utils import z85
 import twinlink
 from tests.identity.nodes import Node, make, make_pair
 from twinlink.errors import ConfigurationError
-from twinlink.identity import Identity, PublicLine, certificates, trust
+from twinlink.identity import Identity, PublicLine, certificates, private_files, trust
 from twinlink.identity.secret_line import SecretLine
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.protocol.authentication import epoch_prefix
@@ -88,6 +88,19 @@ def test_files_of_two_identities_do_not_mix(file: str, tmp_path: Path) -> None:
     (one.folder / file).write_bytes((other.folder / file).read_bytes())
     with pytest.raises(ConfigurationError):
         Identity.load(one.folder)
+
+
+@pytest.mark.parametrize("file", ["tls.key", "tls.crt"])
+def test_keys_that_no_transport_takes_are_an_error_with_a_message(file: str, tmp_path: Path) -> None:
+    """The package for certificates has exceptions of its own for some of them: here, for another curve."""
+    made = make(tmp_path, "gnb-1", "gnb")
+    head, *rest = (made.folder / file).read_text().splitlines(keepends=True)
+    body, end = base64.b64decode("".join(rest[:-1])), rest[-1]
+    changed = body.replace(bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d03010e"))
+    assert changed != body
+    (made.folder / file).write_text(f"{head}{base64.encodebytes(changed).decode()}{end}")
+    with pytest.raises(ConfigurationError, match="are no pair"):
+        Identity.load(made.folder)
 
 
 def test_a_public_line_is_taken_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -252,6 +265,14 @@ def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.Lo
     for mode, names in ((0o666, ()), (0o600, ("gnb-2",))):
         (twin.folder / "trusted").chmod(mode)
         becomes(*names)
+    twin.folder.chmod(0o770)  # which is noticed when a file changes; the repair leaves the files as they are
+    (twin.folder / "trusted").touch()
+    becomes()
+    twin.folder.chmod(0o700)
+    becomes("gnb-2")
+    with private_files.locked(twin.folder, exclusive=True):  # by a program that was stopped, perhaps
+        (twin.folder / "trusted").write_text("")
+        becomes()
 
 
 def test_what_is_revoked_between_reading_and_watching_counts(tmp_path: Path) -> None:

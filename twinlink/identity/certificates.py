@@ -13,6 +13,7 @@ from ..errors import ConfigurationError, TransportMissing
 try:
     import cryptography
     from cryptography import x509
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -28,7 +29,10 @@ if not hasattr(x509.Certificate, "not_valid_after_utc"):
     )
 
 BACKDATED = timedelta(minutes=5)  # the peer's clock may be behind
-UNREADABLE = ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType  # what the package raises
+UNREADABLE = (  # what the package raises
+    ValueError, TypeError, UnsupportedAlgorithm, InternalError, x509.InvalidVersion, x509.ExtensionNotFound,
+    x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
+)  # fmt: skip
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -79,7 +83,7 @@ def check(der: bytes, name: str) -> None:
         certificate = x509.load_der_x509_certificate(der)
         subject, _ = certificate.subject, certificate.not_valid_after_utc  # what is used is parsed only when asked for
         constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (ValueError, x509.ExtensionNotFound):
+    except UNREADABLE:
         raise ConfigurationError(f"the certificate of {name} cannot be read: copy the public line again") from None
     if constraints.ca:  # drivers would take what it issues for that of any node
         raise ConfigurationError(f"the certificate of {name} is one of an authority, which no identity has")
@@ -176,7 +180,7 @@ def leaf(pem: bytes, where: str) -> bytes:
     """The first certificate of a PEM file, as DER.  Raises ConfigurationError."""
     try:
         return x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
-    except ValueError:
+    except UNREADABLE:
         raise ConfigurationError(f"{where} is no certificate in PEM") from None
 
 
@@ -185,7 +189,7 @@ def is_pair(pem: bytes, private: bytes) -> bool:
     try:
         key = serialization.load_pem_private_key(private, None)
         certificate = x509.load_pem_x509_certificate(pem)
-    except (ValueError, TypeError):
+        form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        return key.public_key().public_bytes(*form) == certificate.public_key().public_bytes(*form)
+    except UNREADABLE:
         return False
-    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_key().public_bytes(*form) == certificate.public_key().public_bytes(*form)

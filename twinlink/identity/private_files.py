@@ -3,24 +3,46 @@
 import contextlib
 import fcntl
 import os
+import secrets
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+SHARED_S = 0.5  # a link must not stop for a program that stopped while it held the lock
+AGAIN_S = 0.005
 
 
 @contextlib.contextmanager
 def locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
     """Hold the folder's lock: one program changes its files, or any number read them together.
 
+    A reader that does not get the lock within `SHARED_S` goes on without it: each file is whole at any time.
+
     Raises OSError if there is no such folder.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with contextlib.nullcontext() if exclusive else contextlib.suppress(OSError):  # some file systems have no locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        if exclusive:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        else:
+            _share(descriptor)
         yield
     finally:
         os.close(descriptor)
+
+
+def _share(descriptor: int) -> None:
+    deadline = time.monotonic() + SHARED_S
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(AGAIN_S)
+        except OSError:  # some file systems have no locks
+            return
+        else:
+            return
 
 
 def write(path: Path, content: bytes) -> None:
@@ -35,3 +57,32 @@ def write(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, by name, into a folder within that of an identity; the folder is made if it is not there.
+
+    All belong to the owner of the identity's folder, who may be the user of a broker while root writes.  So a symbolic
+    link in place of the folder is an error.  Raises OSError.
+    """
+    owner = folder.parent.stat()
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        for name, content in files.items():
+            temporary = f".{name}.{secrets.token_hex(8)}"
+            made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=descriptor)
+            try:
+                with os.fdopen(made, "wb") as opened:
+                    os.fchown(made, owner.st_uid, owner.st_gid)
+                    opened.write(content)
+                    opened.flush()
+                    os.fsync(made)
+                os.replace(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+            except BaseException:
+                os.unlink(temporary, dir_fd=descriptor)
+                raise
+    finally:
+        os.close(descriptor)

@@ -66,6 +66,12 @@ def trust_issued(folder: Path, name: str, role: Role) -> bool:
         )
     check_name(name)
     _check_distinct(identity, identity.issued(), name)
+    if (pinned := next((peer for peer in identity.valid() if peer.name == name), None)) and pinned.role != role:
+        raise ConfigurationError(
+            f"{name} is trusted in {folder} by its public line, with the role {pinned.role}, which counts for its "
+            f"certificates, too: give --role {pinned.role}, or run `twinlink key revoke {name} --identity {folder}` "
+            "first"
+        )
     with private_files.locked(folder, exclusive=True):
         names, revoked = (trust_file.read_names(folder / file) for file in (TRUSTED, REVOKED))
         if names.get(name) == role and name not in revoked:

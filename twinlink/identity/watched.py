@@ -46,6 +46,7 @@ class WatchedIdentity:
         self.by_name: dict[str, AuthenticatedPeer] = {}
         self._by_certificate: dict[bytes, AuthenticatedPeer] = {}
         self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
+        self._problem: str | None = None  # why the folder cannot be read
         self._next_look_s = 0.0
         self._lock = threading.Lock()
         self.refresh()
@@ -68,7 +69,8 @@ class WatchedIdentity:
         if (pinned := self._by_certificate.get(certificate)) is not None:
             return pinned
         found = self._issued(certificate, authority)
-        return self.by_name.get(found.name) if found is not None else None
+        # A name may be trusted with a pinned key, and its certificates of the authority revoked.
+        return self.by_name.get(found.name) if found is not None and found.name in self.issued else None
 
     def is_broker(self, certificate: bytes, authority: bytes) -> bool:
         """Whether a certificate proves a broker; the arguments are those of `peer_of`."""
@@ -81,9 +83,11 @@ class WatchedIdentity:
     def why_not(self, name: str) -> str:
         """Why no key of a node with this name counts: ``revoked``, ``expired`` or ``unknown``."""
         own = self.identity
+        if name in own.revoked_names:
+            return "revoked"
         if any(peer.name == name for peer in own.trusted):
             return "expired"
-        return "revoked" if name in own.revoked_names or any(peer.name == name for peer in own.revoked) else "unknown"
+        return "revoked" if any(peer.name == name for peer in own.revoked) else "unknown"
 
     def _issued(self, certificate: bytes, authority: bytes) -> certificates.Issued | None:
         """What a certificate of the authority says; None for any other, and where it has expired or is revoked."""
@@ -106,20 +110,15 @@ class WatchedIdentity:
             self._lock.release()
 
     def _look(self) -> None:
-        before, changed = self.identity, _signature(self.identity.folder) != self._seen
-        if changed:
-            try:
-                self.identity = self._load(before.folder)
-                if self.identity.name != before.name:
-                    raise ConfigurationError(f"{before.folder} has become the identity of {self.identity.name}")
-            except ConfigurationError as error:
-                logger.error("%s: no peer is trusted until this is repaired", error)
-                self.identity = dataclasses.replace(before, trusted=(), authority=b"")
+        before = self.identity
+        # A repair may leave the files as they are: of the folder's mode, or of a lack of descriptors.
+        if self._problem is not None or _signature(before.folder) != self._seen:
+            self.identity = self._read(before)
         keys, issued = self.identity.valid(), self.identity.issued()
         valid = tuple(key for key in keys if key.role not in INTERMEDIARIES)
         routers, brokers = (tuple(key for key in keys if key.role == role) for role in INTERMEDIARIES)
         before_now = self.valid, self.routers, self.brokers, self.issued
-        if changed or (valid, routers, brokers, issued) != before_now or not self.version:
+        if self.identity is not before or (valid, routers, brokers, issued) != before_now or not self.version:
             self.by_curve = {peer.curve_public.decode(): _authenticated(peer.name, peer.role) for peer in valid}
             peers = {name: role for name, role in issued.items() if role not in INTERMEDIARIES}
             by_issued = {name: _authenticated(name, role) for name, role in peers.items()}
@@ -127,6 +126,21 @@ class WatchedIdentity:
             self._by_certificate = {peer.line.certificate: _authenticated(peer.name, peer.role) for peer in valid}
             self.valid, self.routers, self.brokers, self.issued = valid, routers, brokers, issued
             self.version += 1
+
+    def _read(self, before: Identity) -> Identity:
+        """The identity as it is now.  While the folder cannot be read, it trusts no peer."""
+        try:
+            found = self._load(before.folder)
+            if found.name != before.name:
+                raise ConfigurationError(f"{before.folder} has become the identity of {found.name}")
+        except ConfigurationError as error:
+            if str(error) != self._problem:
+                logger.error("%s: no peer is trusted until this is repaired", error)
+            self._problem = str(error)
+            closed = dataclasses.replace(before, trusted=(), authority=b"")
+            return before if closed == before else closed
+        self._problem = None
+        return found
 
     def _load(self, folder: Path) -> Identity:
         """Read the folder, again while its files change."""

@@ -4,7 +4,6 @@ A node publishes below its own name, and its role decides on which topics.  A co
 name of its listener, a listener to what is below the names of its connectors.  All else is denied.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -79,7 +78,8 @@ def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen:
             "`twinlink key new NAME --role broker --identity DIR`"
         )
     keys = identity.valid()
-    roles = {peer.name: peer.role for peer in keys} | identity.issued()
+    # mosquitto goes by the name in a certificate: one of the authority must not pass for a pinned one.
+    roles = identity.issued() if identity.authority else {peer.name: peer.role for peer in keys}
     roles = {name: role for name, role in roles.items() if role not in INTERMEDIARIES}
     named = {name for listener, connectors in links.items() for name in (listener, *connectors)}
     if missing := ", ".join(sorted(named - set(roles))):
@@ -97,16 +97,14 @@ def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen:
     ports = [f"\nlistener {one.port} {one.host.strip('[]')}\n{settings}" for one in listen]
     roots = b"".join(peer.certificate_pem for peer in keys if peer.name in named) + identity.authority
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        owner = identity.folder.stat()  # mosquitto's user, once the operator has given it the folder
-        os.chown(folder, owner.st_uid, owner.st_gid)
-        for name, content in (
-            (TRUSTED, roots),
-            (ACCESS, access_list(links, roles).encode()),
-            (CONFIGURATION, (HEAD + "".join(ports)).encode()),
-        ):
-            private_files.write(folder / name, content)
-            os.chown(folder / name, owner.st_uid, owner.st_gid)
+        private_files.write_folder(
+            folder,
+            {
+                TRUSTED: roots,
+                ACCESS: access_list(links, roles).encode(),
+                CONFIGURATION: (HEAD + "".join(ports)).encode(),
+            },
+        )
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder / CONFIGURATION

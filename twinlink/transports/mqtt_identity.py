@@ -96,13 +96,22 @@ class MqttIdentity:
 
     def denies(self, name: str) -> str | None:
         """Why a node that the broker has accepted may not publish, as a reason of `Refusal`; None: it may."""
-        trusted = name == self.watched.name or name in self.watched.by_name
-        return None if trusted else self.watched.why_not(name)
+        return None if name == self.watched.name or name in self._admitted else self.watched.why_not(name)
+
+    @property
+    def _admitted(self) -> list[str]:
+        """The peers that a private broker takes.
+
+        mosquitto goes by the name in a certificate: where those of an authority get in, so would one in the name of a
+        peer that is trusted by its line alone.
+        """
+        issued = self.watched.issued
+        return [name for name in self.watched.by_name if name in issued or not self.watched.identity.authority]
 
     def broker_files(self, directory: Path) -> str:
         """Write the files of a private broker into its directory; returns lines of its configuration."""
         self._broker_version, own = self.watched.version, self.watched.identity
-        names = list(self.watched.by_name)
+        names = self._admitted
         # Every peer may publish on every flow here.  The listener itself drops, counts and reports what a role does not
         # allow; mosquitto 2.0 would end the connection, as its queues have no limit.
         access = access_list({own.name: names}, dict.fromkeys([*names, own.name], "twin"))

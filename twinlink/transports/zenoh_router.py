@@ -14,6 +14,7 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from ..identity import private_files
 from ..identity.identity import Identity
+from ..identity.public_line import INTERMEDIARIES
 from .base import Endpoint
 from .zenoh_identity import SUBSCRIBED, Entry, access_control, dictionary, rule, subject
 from .zenoh_namespace import check_namespace
@@ -38,7 +39,7 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
         )
     folder = (identity.folder / FOLDER).absolute()
     named = {name for names in namespaces.values() for name in names}
-    peers = [peer for peer in identity.valid() if peer.name in named and peer.role != "router"]
+    peers = [peer for peer in identity.valid() if peer.name in named and peer.role not in INTERMEDIARIES]
     if missing := ", ".join(sorted(named - {peer.name for peer in peers})):
         raise ConfigurationError(
             f"no valid key of {missing} is trusted in {identity.folder}: run `twinlink key trust LINE --as NAME "
@@ -71,9 +72,8 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
         "access_control": access,
     }
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        private_files.write(folder / PASSWORDS, dictionary(identity, peers))
-        private_files.write(folder / CONFIGURATION, f"{json.dumps(settings, indent=2)}\n".encode())
+        configuration = f"{json.dumps(settings, indent=2)}\n".encode()
+        private_files.write_folder(folder, {PASSWORDS: dictionary(identity, peers), CONFIGURATION: configuration})
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder / CONFIGURATION
