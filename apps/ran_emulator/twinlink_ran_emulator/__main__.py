@@ -205,7 +205,7 @@ def make_parser() -> command_line.Parser:
         "--free-ids",
         type=convert.whole(0),
         metavar="N",
-        help="dApp identifiers left; 0: all are in use, until it restarts",
+        help="number of free dApp identifiers; 0: the agent refuses every setup",
     )
     _add_slots(parser)
     service.add_options(parser)
