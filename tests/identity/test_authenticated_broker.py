@@ -99,7 +99,7 @@ def test_it_is_said_which_of_the_three_refuses_which(site: Site) -> None:
         with site.connect(site.gnb) as connector:
             said = problem(connector)
             assert "refuses the key of this side, gnb-1" in said
-            assert "then `twinlink key broker`, and start mosquitto anew" in said
+            assert "then `twinlink key broker`, and restart mosquitto" in said
         with site.connect(site.gnb_2) as connector:
             said = problem(connector)
             assert "twin-1 refuses the key of this side, gnb-2" in said

@@ -214,7 +214,7 @@ def _router(given: argparse.Namespace) -> None:
         log(_NAME, f"namespace {namespace}: {', '.join(names)}")
     log(_NAME, f"the router listens on {', '.join(map(str, listens))}")
     log(_NAME, f"the owner of {given.identity} starts it with: zenohd --config {written}")
-    log(_NAME, "zenohd reads it once: after each change of keys or namespaces, run this again, and start zenohd anew")
+    log(_NAME, "zenohd reads it once: after each change of keys or namespaces, run this again, and restart zenohd")
     _print(str(written))
 
 
@@ -230,7 +230,7 @@ def _broker(given: argparse.Namespace) -> None:
         log(_NAME, f"listener {listener}: {', '.join(connectors)}")
     log(_NAME, f"it listens on {', '.join(map(str, listens))} when mosquitto.conf says: include_dir {written.parent}")
     log(_NAME, f"mosquitto's user must be able to read {given.identity}: chown -R mosquitto {given.identity}")
-    log(_NAME, "then start mosquitto anew. After `key revoke` and this, a reload (SIGHUP) ends the rights of that name")
+    log(_NAME, "then restart mosquitto. After `key revoke` and this, a reload (SIGHUP) ends the rights of that name")
     _print(str(written))
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-SHARED_S = 0.5  # a link must not stop for a program that stopped while it held the lock
+SHARED_S = 0.5  # for the lock of a reader: a link must not wait for a program that was stopped while it held the lock
 AGAIN_S = 0.005
 
 

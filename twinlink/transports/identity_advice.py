@@ -24,7 +24,7 @@ def refused_there(where: str, own: "Identity", router: bool = False) -> str:
         f"there `twinlink key trust LINE --as {own.name} --role {own.role} --identity DIR` with the line that "
         f"`twinlink key show --identity {own.folder}` prints here; if the key was revoked or has expired, run "
         f"`twinlink key rotate --identity {own.folder}` here before"
-        f"{'. Afterwards, run `twinlink key router` there, and start zenohd anew' if router else ''}"
+        f"{'. Afterwards, run `twinlink key router` there, and restart zenohd' if router else ''}"
     )
 
 

@@ -78,7 +78,7 @@ def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen:
             "`twinlink key new NAME --role broker --identity DIR`"
         )
     keys = identity.valid()
-    # mosquitto goes by the name in a certificate: one of the authority must not pass for a pinned one.
+    # mosquitto checks only the name in a certificate, so one of the authority could pass for a pinned one.
     roles = identity.issued() if identity.authority else {peer.name: peer.role for peer in keys}
     roles = {name: role for name, role in roles.items() if role not in INTERMEDIARIES}
     named = {name for listener, connectors in links.items() for name in (listener, *connectors)}

@@ -102,8 +102,8 @@ class MqttIdentity:
     def _admitted(self) -> list[str]:
         """The peers that a private broker takes.
 
-        mosquitto goes by the name in a certificate: where those of an authority get in, so would one in the name of a
-        peer that is trusted by its line alone.
+        mosquitto checks only the name in a certificate.  Where it accepts those of an authority, one of them could name
+        a peer that is trusted by its line alone.
         """
         issued = self.watched.issued
         return [name for name in self.watched.by_name if name in issued or not self.watched.identity.authority]

@@ -127,5 +127,5 @@ class MqttProblem:
 def _rewrite(name: str) -> str:
     return (
         f"At the broker, run `twinlink key trust LINE --as {name} --role ROLE` with the line that `twinlink key show` "
-        "prints here, then `twinlink key broker`, and start mosquitto anew"
+        "prints here, then `twinlink key broker`, and restart mosquitto"
     )
