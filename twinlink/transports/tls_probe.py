@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..process.resolver import connect
 
-WITHIN_S = 0.8  # a listener over Zenoh ends a connection after a second on which it has read nothing
+WITHIN_S = 0.8  # a Zenoh listener ends a connection from which it has read nothing for a second
 # A listener refuses a certificate of TLS 1.3 after the handshake, which may take a while.  One that accepts it sends
 # tickets at once (RFC 8446 section 4.6.1).
 ANSWER_S, LOOK_S = 0.8, 0.02
@@ -36,7 +36,7 @@ class Outcome(Enum):
     REFUSED_THERE = "the listener refuses our certificate"
     NO_TLS = "the listener does not speak TLS"
     SILENT = "the listener takes the connection, and does not answer"
-    UNKNOWN = "no connection, or none that tells"
+    UNKNOWN = "no connection, or one that tells nothing"
 
 
 class Finding(NamedTuple):
@@ -61,10 +61,10 @@ def probe(
         host: name or address.
         port: of the listener.
         trusted: certificates of listeners, DER.
-        pair: files of the own certificate and its private key.
+        pair: files of this side's certificate and its private key.
         roots: certificates, PEM, of which one must have issued the listener's, if it is not among them; empty: only
             those in ``trusted`` count.
-        names: that a certificate which one of ``roots`` has issued must have.
+        names: a certificate that one of ``roots`` has issued must have one of them.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

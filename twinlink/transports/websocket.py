@@ -43,7 +43,7 @@ ACK_INITIAL = ord("a")
 CHECK_S = 0.05  # between two looks at the limits of all connections
 BACKLOG = 1024  # TCP connections that wait to be accepted
 ACCEPTED = 64  # at a time, so that a flood of them blocks nothing else
-TURN = 8  # messages of one connection after which the others get their turn, as one read may bring hundreds
+TURN = 8  # after so many messages the other sockets are read: one read may bring hundreds of messages
 READY = 64  # sockets that are read in turn, so that what they have sent takes little memory
 RETURN_S = 1.5  # a node that connects again so soon is still up, and gets messages at once
 REPORT_S = 1.0
@@ -93,7 +93,7 @@ class WebsocketTransport(Transport):
         self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
         self._open: tuple[WebsocketConnection, ...] = ()  # those that have completed the handshake
         self._left: dict[int, float] = {}  # by epoch of a node that took messages: when its last connection was heard
-        self._taken = 0  # messages since the sockets were last looked at
+        self._taken = 0  # messages since the sockets were last polled
         self._check_s = 0.0
         self._accept_failed_s = 0.0
         self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection

@@ -130,7 +130,7 @@ class ZenohTransport(Transport):
         return kind(self.identity, side, self.options.namespace)
 
     def _trusts_none(self) -> bool:
-        """Whether this is a connector that trusts no listener, or a client that trusts no router."""
+        """Whether this is a connector that trusts no listener, or a client that trusts no router; else it pins one."""
         if self._authentication is None or self.listening:
             return False
         self._authentication.pin()
@@ -152,8 +152,8 @@ class ZenohTransport(Transport):
     def _keep_identity(self) -> None:
         """In mode peer: have a session with the keys as they are now, and none while the listener would refuse it.
 
-        A listener of TLS takes no connection for a tenth of a second after one that failed (Zenoh 1.10).  So connectors
-        leave it to handshakes, which are few, to find out when it takes them, and do not scout a port that answers.
+        A listener over TLS accepts no connection for 0.1 s after a failed handshake (Zenoh 1.10).  So connectors find
+        out by few handshakes of their own when it accepts them, and do not scout a port that answers.
         """
         is_absent, waits = isinstance(self._session, AbsentSession), self._handshakes.is_refused
         is_stale = self._authentication is not None and self._authentication.is_stale
@@ -165,7 +165,7 @@ class ZenohTransport(Transport):
             self._reidentify()
 
     def _reidentify(self) -> None:
-        """Open the session anew, with other keys.  A listener needs its port, and untrusted peers must go."""
+        """Reopen the session with other keys.  The old one ends before: it holds the port, and untrusted peers."""
         old = self._session
         if self._refusals is not None:
             self._refusals.check(old)
@@ -308,7 +308,7 @@ class ZenohTransport(Transport):
         self._leave()
 
     def _keep_router(self, changes: list[zenoh.SampleKind]) -> None:
-        """In mode client: connect to a router that answers, with a new session after each connection or change of keys.
+        """In mode client: connect to a router that answers, with a new session whenever one ended or keys changed.
 
         A Zenoh session would reconnect by itself, but may then lack its routes, see renew.
         """
@@ -323,7 +323,7 @@ class ZenohTransport(Transport):
                 self._open_session()
 
     def _be_without_session(self) -> zenoh.Session:
-        """Returns the session before, to be closed."""
+        """Go on without a session; returns the former one, which the caller closes."""
         before, absent = self._session, cast(Any, AbsentSubscriber(TICK_S))
         self._connections = absent
         self._inbox.use(absent, absent)

@@ -12,7 +12,7 @@ from .zenoh_namespace import check_namespace
 
 MODES = ("peer", "client")
 ACCEPT_PENDING = 1000  # silent connections would occupy Zenoh's default of 100 until their time-out
-# After a handshake of TLS that failed, a listener does nothing for 100 ms (Zenoh 1.10): attempts are few, and patient.
+# After a failed TLS handshake, a listener does nothing for 100 ms (Zenoh 1.10), so attempts are rare and wait longer.
 TLS_OPEN_MS, TLS_RETRY_MS = 1000, 300
 FRAMING_OCTETS = 4096  # greatest overhead of Zenoh and the seal per frame
 

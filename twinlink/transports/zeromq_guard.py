@@ -22,7 +22,7 @@ EVENT = struct.Struct("=hi")  # its kind, and the descriptor of the connection
 BEGINS = {int(zmq.EVENT_ACCEPTED), int(zmq.EVENT_CONNECTED)}
 EVENTS = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED)
 EVENTS |= SUCCEEDED | sum(FAILED)
-OTHER_KEY_S = 1.5  # a connector that expects another key of this side may be trying those of all that it trusts
+OTHER_KEY_S = 1.5  # a connector that expects another key of this side may be trying each key that it trusts
 LEAST_IDLE = 10  # a check takes at most this part of the time
 ADMISSION = "inproc://zeromq.zap.01"  # RFC 27/ZAP
 TRY_AGAIN = b"300"  # the peer is disconnected without a word
