@@ -139,7 +139,8 @@ def open(
         node: name of this node as its peers see it; made of host name, process id and the session when not given.
         identity: folder of this node's identity, made by ``twinlink key new``.  The link is encrypted, meets only peers
             with keys that are trusted there, and never falls back to plain; ``node`` is the name of the identity.
-            None: that of the variable ``TWINLINK_IDENTITY``, if it is set; ``""``: none.
+            None: that of the variable ``TWINLINK_IDENTITY``, or none unless ``TWINLINK_REQUIRE_IDENTITY`` is true;
+            ``""``: none.
         window: octets of each flow that may be with the peer and not yet consumed by its application.  Bounds the
             memory of the receiving side; the default holds a burst of 1000 x 100 KB that is not consumed yet.
         retention: octets of each flow that are kept here until they are acknowledged, to be retransmitted if need be.

@@ -25,7 +25,8 @@ RANGES: dict[str, tuple[float, float]] = {  # from, to; a whole number where the
 }
 BUSY_POLL = True
 OWN = (*RANGES, "busy_poll")  # of the link, not of its transport
-IDENTITY_VARIABLE = "TWINLINK_IDENTITY"
+IDENTITY_VARIABLE, REQUIRE_VARIABLE = "TWINLINK_IDENTITY", "TWINLINK_REQUIRE_IDENTITY"
+NOT_REQUIRED = {"", "0", "false", "no", "off"}  # values of the latter
 
 logger = logging.getLogger("twinlink")
 
@@ -81,6 +82,11 @@ def make_transport(
         transport.alternatives(others)
     if identity is None and name != "memory":  # which stays within the process
         identity = os.environ.get(IDENTITY_VARIABLE)
+        if not identity and os.environ.get(REQUIRE_VARIABLE, "").lower() not in NOT_REQUIRED:
+            raise ConfigurationError(
+                f"a link without an identity is not opened, as {REQUIRE_VARIABLE} says: make one with `twinlink key "
+                f"new`, and give its folder in {IDENTITY_VARIABLE} or with identity="
+            )
     if identity:
         _set_identity(transport, name, identity, node)
     return transport

@@ -33,3 +33,7 @@ def test_an_identity_that_cannot_be_read_is_not_passed_over(
     monkeypatch.setenv("TWINLINK_IDENTITY", str(tmp_path / "none"))
     with pytest.raises(twinlink.ConfigurationError, match="twinlink key new"):
         twinlink.open("zeromq", listen=endpoint)
+    monkeypatch.setenv("TWINLINK_IDENTITY", "")
+    monkeypatch.setenv("TWINLINK_REQUIRE_IDENTITY", "true")
+    with pytest.raises(twinlink.ConfigurationError, match="as TWINLINK_REQUIRE_IDENTITY says"):
+        twinlink.open("zeromq", listen=endpoint)

@@ -130,7 +130,7 @@ def test_a_link_without_an_identity_is_not_opened_where_one_is_required(
     sweep = ["sweep", "--peer", endpoint, "--require-identity", "--out", str(tmp_path / "out")]
     assert cli.main(sweep) == BAD_ARGUMENTS
     assert "make one with `twinlink key new`" in capsys.readouterr().err
-    pong = start("pong", "--listen", endpoint, env={"TWINLINK_REQUIRE_IDENTITY": "true"})
+    pong = start("pong", "--listen", endpoint, env={"TWINLINK_REQUIRE_IDENTITY": "true", "TWINLINK_IDENTITY": ""})
     assert pong.code() == BAD_ARGUMENTS
     assert "make one with `twinlink key new`" in pong.err
 

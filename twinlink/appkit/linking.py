@@ -125,7 +125,7 @@ def check_link(given: argparse.Namespace) -> Transport:
 
 def check_identity(given: argparse.Namespace) -> None:
     """Raises ConfigurationError if an identity is required, and none is given."""
-    if given.require_identity and given.identity is None:
+    if given.require_identity and not given.identity:
         raise ConfigurationError(
             "a link without an identity is not opened, as --require-identity says: make one with `twinlink key new`, "
             "and give it with --identity DIR or TWINLINK_IDENTITY"
