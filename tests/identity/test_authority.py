@@ -90,6 +90,23 @@ def test_a_certificate_of_an_authority_needs_a_trusted_name(
             assert wait_for_event(listener, twinlink.PeerDown).reason == "untrusted"
 
 
+@of_each
+def test_a_connector_says_that_a_listener_has_another_name(
+    transport: TransportName, endpoint: str, tmp_path: Path
+) -> None:
+    """The host in its certificate has the name of the trusted peer; and a router's name is that of no listener."""
+    authority, opened = Authority("root"), opener(transport)
+    listening = mount(tmp_path / "twin-1", authority.issue("twin-1", host="twin-2") | {"trusted": b"gnb gnb-1\n"})
+    with opened("listen", endpoint, listening):
+        for trusted, says in ((b"twin twin-2\n", "this side refuses"), (b"router twin-1\n", "no key of a peer")):
+            gnb = mount(tmp_path / "gnb-1", authority.issue("gnb-1") | {"trusted": trusted})
+            with (
+                opened("connect", endpoint, gnb) as connector,
+                pytest.raises(twinlink.AuthenticationError, match=says),
+            ):
+                connector.wait_ready(patience(REFUSED_S))
+
+
 @pytest.mark.parametrize("transport", ["websocket", pytest.param("mqtt", marks=needs_mosquitto)])
 def test_a_trusted_peer_is_no_authority(transport: TransportName, endpoint: str, tmp_path: Path) -> None:
     """It cannot issue certificates in the name of another, also where those of an authority count."""

@@ -91,7 +91,8 @@ def _handshake(found: "Identity", folder: str, connect: str) -> Row:
     valid = {peer.line.certificate: peer.name for peer in found.valid()}
     pair, names = (found.certificate_file, found.private_key_file), found.issued()
     roots = found.authority + b"".join(peer.certificate_pem for peer in found.valid()) if found.authority else b""
-    met = tls_probe.probe(endpoint.host, endpoint.port, valid, pair, roots=roots, names=names)
+    brokers = [name for name, role in names.items() if role == "broker"]
+    met = tls_probe.probe(endpoint.host, endpoint.port, valid, pair, roots=roots, names=names, hosts=brokers)
     if met.outcome is tls_probe.Outcome.MET and met.certificate is not None:
         name = valid.get(met.certificate) or _issued_to(met.certificate)
         return Row("handshake", "ok", f"{connect}: {name} over TLS; both sides trust each other")

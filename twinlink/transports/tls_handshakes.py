@@ -9,6 +9,7 @@ from .base import Endpoint
 from .tls_probe import Finding, Outcome, probe
 
 if TYPE_CHECKING:
+    from ..identity.public_line import Role
     from ..identity.trust_file import TrustedPeer
     from ..identity.watched import WatchedIdentity
 
@@ -59,7 +60,7 @@ class TlsHandshakes:
             return
         if self._watched is None and self._has_been:
             return  # it takes nodes without an identity: nothing is to be found out
-        if self._watched is not None and not (self._trusted(self._watched) or self._watched.issued):
+        if self._watched is not None and not (self._trusted(self._watched) or self._issued(self._watched)):
             self.problem = identity_advice.none_trusted(self._watched.identity.folder, self._router)
             return
         now = time.monotonic()
@@ -84,16 +85,22 @@ class TlsHandshakes:
     def _trusted(self, watched: "WatchedIdentity") -> "tuple[TrustedPeer, ...]":
         return watched.routers if self._router else (*watched.valid, *watched.brokers)
 
+    def _issued(self, watched: "WatchedIdentity") -> "dict[str, Role]":
+        """Those of which certificates of the authority count here."""
+        return {name: role for name, role in watched.issued.items() if (role == "router") == self._router}
+
     def _ask(self) -> None:
-        trusted, pair, roots, names = [], None, b"", frozenset[str]()
+        trusted, pair, roots, names, brokers = [], None, b"", frozenset[str](), frozenset[str]()
         if self._watched is not None:
             own = self._watched.identity
             trusted = [key.line.certificate for key in self._trusted(self._watched)]
             pair = own.certificate_file, own.private_key_file
             if own.authority:
                 roots = own.authority + b"".join(key.certificate_pem for key in self._trusted(self._watched))
-                names = frozenset(self._watched.issued)
-        self._finding = probe(self._endpoint.host, self._endpoint.port, trusted, pair, roots=roots, names=names)
+                issued = self._issued(self._watched)
+                names, brokers = frozenset(issued), frozenset(name for name, role in issued.items() if role == "broker")
+        endpoint = self._endpoint
+        self._finding = probe(endpoint.host, endpoint.port, trusted, pair, roots=roots, names=names, hosts=brokers)
 
     def _take(self, finding: Finding | None) -> None:
         outcome = finding.outcome if finding is not None else Outcome.UNKNOWN

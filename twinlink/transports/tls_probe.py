@@ -54,6 +54,7 @@ def probe(
     *,
     roots: bytes = b"",
     names: Collection[str] = (),
+    hosts: Collection[str] = (),
 ) -> Finding:
     """Connect, within `WITHIN_S` or a little more.
 
@@ -64,7 +65,8 @@ def probe(
         pair: files of this side's certificate and its private key.
         roots: certificates, PEM, of which one must have issued the listener's, if it is not among them; empty: only
             those in ``trusted`` count.
-        names: a certificate that one of ``roots`` has issued must have one of them.
+        names, hosts: a certificate that one of ``roots`` has issued must have one of ``names`` as its common name, or
+            one of ``hosts`` as that or as the name of its host.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -79,15 +81,15 @@ def probe(
     except OSError:  # of a file, too: that is reported elsewhere
         return Finding(Outcome.UNKNOWN)
     with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
-        return _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names)))
+        return _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names, hosts)))
 
 
-def _is_of(der: bytes, names: Collection[str]) -> bool:
-    """Whether a certificate that an authority has issued has one of these names."""
+def _is_of(der: bytes, names: Collection[str], hosts: Collection[str]) -> bool:
+    """Whether a certificate that an authority has issued has one of these names, or is of one of these hosts."""
     from ..identity import certificates  # needs a package that other links do without
 
     found = certificates.issued(der)
-    return found is not None and not {found.name, *found.hosts}.isdisjoint(names)
+    return found is not None and (found.name in names or not {found.name, *found.hosts}.isdisjoint(hosts))
 
 
 def _handshake(connection: ssl.SSLSocket, trusts: Callable[[bytes], bool]) -> Finding:
