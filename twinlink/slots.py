@@ -326,6 +326,11 @@ def _int16_table(beta: float) -> NDArray[np.int16]:
     return np.where(exact, numbers, _INEXACT).astype(np.int16)
 
 
+_INFINITY, _MINUS_INFINITY = 0x7C00, 0xFC00  # bits as float16; greater ones are not a number
+_MIN_BETA = 2.0**-14  # with less, the divisor would be too small for a float32 of full precision
+_SIGN_EXPONENT_FRACTION = np.int32(~0x70001FFF)  # bits of a float32 that a float16 fills
+
+
 def _divided(halves: NDArray[np.generic], beta: float, out: NDArray[np.float32]) -> NDArray[np.float32]:
     """float16 divided by beta, in a seventh of the time that numpy takes to convert them one by one.
 
@@ -340,11 +345,6 @@ def _divided(halves: NDArray[np.generic], beta: float, out: NDArray[np.float32])
     np.left_shift(bits, 13, out=bits)
     np.bitwise_and(bits, _SIGN_EXPONENT_FRACTION, out=bits)
     return np.divide(out, np.float32(math.ldexp(beta, -112)), out=out)
-
-
-_INFINITY, _MINUS_INFINITY = 0x7C00, 0xFC00  # as float16; what is greater is not a number
-_MIN_BETA = 2.0**-14  # with less, the divisor would be too small for a float32 of full precision
-_SIGN_EXPONENT_FRACTION = np.int32(~0x70001FFF)
 
 
 def _blosc2() -> ModuleType:

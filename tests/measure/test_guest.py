@@ -1,6 +1,7 @@
 """The virtual machine, without booting it: what it boots from, and what is said where that is missing."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ def test_modules_are_loaded_after_those_they_need_and_folders_are_seen_at_their_
         (packages.cyclictest, "apt-get install rt-tests"),
     ],
 )
-def test_a_missing_package_is_named(find: object, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(
+    find: Callable[[], object], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is installed, and apt-get is not there."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(packages, "CACHE", tmp_path / "cache")
@@ -40,6 +43,5 @@ def test_a_missing_package_is_named(find: object, named: str, tmp_path: Path, mo
         pytest.skip("SKIPPED: this machine has a kernel that the guest can use")
     if find is packages.cyclictest and Path("/usr/bin/cyclictest").exists():
         pytest.skip("SKIPPED: cyclictest is installed")
-    assert callable(find)
     with pytest.raises(packages.GuestError, match=named):
         find()

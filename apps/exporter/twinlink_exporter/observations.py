@@ -241,7 +241,7 @@ class Observations:
         if self._indicated and self.copy(all_read=False):
             self.send(all_read=False)
 
-    def _copy(self, slot: IndicatedSlot, not_indicated: int) -> "_Copy":
+    def _copy(self, slot: IndicatedSlot, not_indicated: int) -> _Copy:
         counters, reduction, indication = self._counters, self._reduction, slot.indication
         copy = _Copy(slot, not_indicated)
         in_row = self._reader.antennas
