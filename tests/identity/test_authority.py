@@ -139,6 +139,10 @@ def test_keys_of_curve_and_of_signatures_come_from_secret(endpoint: str, tmp_pat
         with opened("listen", endpoint, twin) as listener, opened("connect", endpoint, gnb) as connector:
             wait_until(lambda: listener.peers() and connector.peers())
             deliver(listener, connector, "control")
+    watched = WatchedIdentity(twin.identity)
+    (twin.folder / "secret").unlink()
+    watched.refresh(at_once=True)
+    assert (watched.names, watched.identity.secret is not None) == (frozenset(), True)
     trust.revoke(made[0].folder, "gnb-1")
     revoked = {file: (made[0].folder / file).read_bytes() for file in ("secret", "trusted", "revoked")}
     assert WatchedIdentity(mount(twin.folder, revoked | authority.issue("twin-1")).identity).names == frozenset()

@@ -133,6 +133,8 @@ class WatchedIdentity:
             found = self._load(before.folder)
             if found.name != before.name:
                 raise ConfigurationError(f"{before.folder} has become the identity of {found.name}")
+            if found.secret is None and before.secret is not None:  # with which decisions are signed
+                raise ConfigurationError(f"{before.folder / SECRET} is gone: put it back, or start the program anew")
         except ConfigurationError as error:
             if str(error) != self._problem:
                 logger.error("%s: no peer is trusted until this is repaired", error)

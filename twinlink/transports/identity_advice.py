@@ -3,8 +3,11 @@
 ``where`` is the listener, as in "the listener at 10.0.0.5 port 7447", or a router or broker.
 """
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ..protocol.frames import is_node_name
 
 if TYPE_CHECKING:
     from ..identity.identity import Identity
@@ -47,10 +50,12 @@ def refused_here(where: str, watched: "WatchedIdentity", router: bool = False) -
 
 def refused_behind(name: str, where: str, folder: Path) -> str:
     """This side does not trust the key of a node that it hears through a router or broker (``where``)."""
+    if not is_node_name(name):
+        name = ascii(name)
     return (
         f"this side refuses {name}, which it hears through {where}: if it is a peer, run `twinlink key trust LINE --as "
-        f"{name} --identity {folder}` here with the line that `twinlink key show` prints there; if its key was revoked "
-        "or has expired, run `twinlink key rotate` there before"
+        f"{shlex.quote(name)} --identity {folder}` here with the line that `twinlink key show` prints there; if its "
+        "key was revoked or has expired, run `twinlink key rotate` there before"
     )
 
 

@@ -6,6 +6,8 @@ from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
+from ..protocol.frames import is_node_name
+
 INTERVAL_S = 1.0  # between two reports of the same source
 MAX_SOURCES = 1024
 MAX_PENDING = 256
@@ -63,6 +65,8 @@ class Refusals:
     def add(self, refusal: Refusal) -> None:
         """Count a refusal, and keep it for `take` if its source has had none for a second."""
         now, host = time.monotonic(), _host(refusal.address)
+        if refusal.identity and not is_node_name(refusal.identity):  # of a certificate that is not trusted
+            refusal = refusal._replace(identity=ascii(refusal.identity))
         with self._lock:
             self.count += 1
             self.last = refusal
