@@ -128,7 +128,8 @@ class Verifier:
 
     def __init__(self, watched: "WatchedIdentity", session: int) -> None:
         self._watched, self._session = watched, session
-        self._counters: OrderedDict[tuple[bytes, int, int], int] = OrderedDict()  # by key, kind and session
+        # By signer, kind and session: while keys rotate, a session goes on counting with the next.
+        self._counters: OrderedDict[tuple[str, int, int], int] = OrderedDict()
 
     def verify(self, flow: str, payload: bytes | memoryview, node: str | None, session: int) -> Verified | Refusal:
         """The body, or the rule that the payload breaks.
@@ -189,7 +190,7 @@ class Verifier:
             return Refusal("restart", f"{signer} signed it for another session of this node, such as before a restart")
         if (signer, head.session) != (node, session):
             return Refusal("session", f"{signer} signed it in another session than this one of {node or 'no node'}")
-        counter = head.key, head.kind, head.session
+        counter = signer, head.kind, head.session
         if head.counter <= (last := self._counters.get(counter, 0)):
             return Refusal("replay", f"counter {head.counter} of {signer} is not above {last}, which has counted")
         self._counters[counter] = head.counter
