@@ -13,6 +13,7 @@ import pytest
 
 import twinlink
 from twinlink.protocol.send.flow_control import MAX_UNREPORTED_ACKS
+from twinlink.runtime.heartbeat_thread import REST_TICKS
 from twinlink.testing.base import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 
@@ -231,10 +232,10 @@ def test_a_flow_at_rest_is_passed_over_until_something_is_sent(taken: bool, monk
         monkeypatch.setattr(flow, "on_tick", counted)
         wait_until(lambda: ticks["at rest"] > 0)
         before = ticks.total()
-        for _ in range(50):
-            sender._endpoint.on_tick()
-        assert ticks.total() - before <= 10
+        for _ in range(2 * REST_TICKS):
+            rw._heartbeat_thread._tick()
+        assert ticks.total() - before <= 4
         before = ticks.total()
         sender.send(b"y")
-        sender._endpoint.on_tick()
+        rw._heartbeat_thread._tick()
         assert ticks.total() > before

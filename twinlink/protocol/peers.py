@@ -375,18 +375,17 @@ class PeerManager:
         """
         context, left = self._context, False
         with context.uninterrupted():
-            for sender in list(self.senders.values()):
-                if sender.losses.unreported:
-                    for first, end, reason, epochs in sender.take_losses(LOSSES_AT_ONCE):
-                        names = tuple(sorted(self._node_of(epoch) for epoch in epochs))
-                        context.report(ev.Lost(context.now_ns, sender.flow, first, end, reason, names))
-                    left |= bool(sender.losses.unreported)
+            for sender in [one for one in list(self.senders.values()) if one.losses.unreported]:
+                for first, end, reason, epochs in sender.take_losses(LOSSES_AT_ONCE):
+                    names = tuple(sorted(self._node_of(epoch) for epoch in epochs))
+                    context.report(ev.Lost(context.now_ns, sender.flow, first, end, reason, names))
+                left |= bool(sender.losses.unreported)
         return left
 
     def _report_pace(self) -> None:
         """Report which peers are slow, and which have caught up."""
         context = self._context
-        for sender in list(self.senders.values()):
+        for sender in [one for one in list(self.senders.values()) if one.pace_changes]:
             for epoch, behind in sender.take_pace_changes().items():
                 node = self._node_of(epoch)
                 if behind:

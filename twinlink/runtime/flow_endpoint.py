@@ -16,8 +16,6 @@ from ..transports import Transport
 from .link_state import LinkState
 from .transmitter import Transmitter
 
-REST_TICKS = 9  # that a flow at rest skips: a link may have a thousand such flows
-
 
 class FlowEndpoint:
     """Behind a `Sender`: a `SendFlow` with locks, as the threads of the link need it.
@@ -28,8 +26,10 @@ class FlowEndpoint:
         on_ack: called with each `Ack`, or None.
         max_payload: octets of the longest payload that this link sends, and some peer takes that is up or suspended.
         core: the flow; its methods are called with ``state_lock`` held.
-        in_flight, losses: of the flow.
+        in_flight, losses, pace_changes: of the flow.
         on_ack_scheduled, on_ack_called: with so many acks `on_ack` is going to be called at most, and has been.
+        path_rtt_ns: the round trip as this flow saw it when it was last measured, 0 without acks.
+        delivered_octets: what got through or was given up until then, framing included.
     """
 
     def __init__(self, link: LinkState, transport: Transport, core: SendFlow, priority: Priority) -> None:
@@ -40,13 +40,14 @@ class FlowEndpoint:
         self.core = core
         self.in_flight = core.in_flight
         self.losses = core.losses
+        self.pace_changes = core.pace_keeper.changes
         self.on_ack_scheduled = self.on_ack_called = 0
+        self.path_rtt_ns = self.delivered_octets = 0
         self._link = link
         self._queue = core.queue
         self._next_at_tick = 0  # number of the next message at the last tick
-        self._rest_ticks = 0  # that it may still skip, while the receivers stay the same
-        self._rest_receivers = core.receivers.all
-        self._path_rtt_ns = 0
+        self._at_rest = False  # at the last tick
+        self._receivers_at_tick = core.receivers.all
         self.transmitter = Transmitter(core, transport, f"traffic/{core.flow}".encode(), link.epoch)
         self.order_lock, self.state_lock = self.transmitter.order_lock, self.transmitter.state_lock
 
@@ -159,30 +160,26 @@ class FlowEndpoint:
         return self._queue.has_pending
 
     @property
-    def _rests(self) -> bool:
-        """Whether it was at rest within the last `REST_TICKS` ticks, and nothing has happened since."""
-        same = self._rest_ticks > 0 and self._rest_receivers is self.core.receivers.all
-        return same and not self.in_use and not self._queue.has_pending
+    def rests(self) -> bool:
+        """Whether the flow was at rest at the last tick, and nothing has happened since."""
+        queue = self._queue
+        same = queue.next_sequence == self._next_at_tick and self._receivers_at_tick is self.core.receivers.all
+        return self._at_rest and same and not queue.has_pending
 
-    def path_rtt_ns(self, idle: bool) -> int:
-        """The round trip as this flow sees it, 0 without acks; ``idle``: nothing of any flow waits."""
-        if not self._rests:
-            with self.state_lock:
-                self._path_rtt_ns = self.core.rtt.path_rtt_ns(self.core.receivers.pacing, idle)
-        return self._path_rtt_ns
+    def measure_path(self, idle: bool) -> None:
+        """Set `path_rtt_ns` and `delivered_octets`; ``idle``: nothing of any flow waits."""
+        with self.state_lock:
+            self.path_rtt_ns = self.core.rtt.path_rtt_ns(self.core.receivers.pacing, idle)
+        self.delivered_octets = self.in_flight.delivered
 
     def on_tick(self) -> None:
-        """To be called with every hello: when acks do not come, ask the peers what they miss."""
-        if self._rests:
-            self._rest_ticks -= 1
-            return
+        """To be called with every hello, and more rarely while it `rests`: have the peers say what they miss."""
         core, now_mono_ns = self.core, time.monotonic_ns()
         several = len(core.receivers.pacing) > 1
         read_until = self._link.peer_manager.read_until(now_mono_ns) if several else {}
         with self.state_lock:
-            at_rest = core.on_tick(now_mono_ns, read_until)
-            self._next_at_tick = self._queue.next_sequence
-            self._rest_ticks, self._rest_receivers = (REST_TICKS if at_rest else 0), core.receivers.all
+            self._at_rest = core.on_tick(now_mono_ns, read_until)
+            self._next_at_tick, self._receivers_at_tick = self._queue.next_sequence, core.receivers.all
         if self._queue.has_pending:
             self._link.wake_transmit()
 
@@ -251,11 +248,9 @@ class FlowEndpoint:
     def take_pace_changes(self) -> dict[int, int]:
         """By epoch, how many messages a peer is behind that has become slow since the last call; 0: it has caught
         up."""
-        pace_keeper = self.core.pace_keeper
-        if not pace_keeper.changes:
-            return pace_keeper.changes
         with self.state_lock:
-            changes, pace_keeper.changes = pace_keeper.changes, {}
+            changes = self.pace_changes.copy()
+            self.pace_changes.clear()
             return changes
 
     # For the end of the link

@@ -20,10 +20,12 @@ from ..protocol.send.congestion import (
 from ..protocol.send.queue import BUNDLE_OCTETS
 from ..transports import Transport
 from .driver import SessionDriver
+from .flow_endpoint import FlowEndpoint
 
 # A handler that has run between two looks takes long.
 LOOK_NS = 50_000_000
 STAND_IN_NS = 5_000_000  # while one does, or where they do
+REST_TICKS = 25  # a flow at rest has its turn so seldom: a link may have a thousand of them
 
 logger = logging.getLogger("twinlink")
 
@@ -38,6 +40,7 @@ class HeartbeatThread:
         self._driver = driver
         self._peer_manager = driver.session.peer_manager
         self._delivery_rate = DeliveryRateEstimator()
+        self._turn = 0  # of the flows at rest
         self._stopping = False
         self._wakeup = Wakeup()
         self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-heartbeat", daemon=True)
@@ -53,29 +56,35 @@ class HeartbeatThread:
         if self._thread.is_alive():
             self._thread.join(patience_s)
 
-    def _divide_budgets(self) -> None:
-        """Look how fast the path is, and divide what it takes among the flows that are in use."""
-        peer_manager, transport, delivery_rate, now = (
-            self._peer_manager,
-            self._transport,
-            self._delivery_rate,
-            time.monotonic_ns(),
-        )
+    def _tick(self) -> None:
+        """Look after the flows, and divide what the path takes among them."""
+        self._turn = (self._turn + 1) % REST_TICKS
         senders = list(self._driver.senders.values())
-        waiting = any(sender.has_pending for sender in senders)
-        delivered = sum(sender.in_flight.delivered for sender in senders)
+        awake = [one for number, one in enumerate(senders) if number % REST_TICKS == self._turn or not one.rests]
+        self._divide_budgets(senders, awake)
+        for sender in awake:
+            sender.on_tick()
+
+    def _divide_budgets(self, senders: list[FlowEndpoint], awake: list[FlowEndpoint]) -> None:
+        """Look how fast the path is, and divide what it takes among the flows that are in use."""
+        peer_manager, transport, delivery_rate = self._peer_manager, self._transport, self._delivery_rate
+        now = time.monotonic_ns()
+        waiting = any(sender.has_pending for sender in awake)
+        for sender in awake:
+            sender.measure_path(idle=not waiting)
+        delivered = sum([sender.delivered_octets for sender in senders])
         if any(peer.up and peer.behind for peer in peer_manager.peers.all()):
             # what gets through says nothing of the path: the peer does not get to read
             delivery_rate.on_receiver_limited(now, delivered)
         else:
-            delivery_rate.on_tick(now, delivered, waiting, any(sender.in_flight for sender in senders))
-        rtt_ns = min(filter(None, [sender.path_rtt_ns(idle=not waiting) for sender in senders]), default=0)
+            delivery_rate.on_tick(now, delivered, waiting, any(sender.in_flight for sender in awake))
+        rtt_ns = min([sender.path_rtt_ns for sender in senders if sender.path_rtt_ns], default=0)
         inline, unfragmented = transport.direct_octets, transport.whole_octets
         for priority, budget in peer_manager.budgets.items():
             budget.frame_limit = transport.frame_limit
             beside_urgent = peer_manager.sends_urgent and priority == "normal"
             beside_acks = peer_manager.receives_urgent and priority == "normal"
-            sharing = sum(sender.in_use for sender in senders if sender.priority == priority)
+            sharing = sum(sender.in_use for sender in awake if sender.priority == priority)
             queueing_ns = MAX_ACK_QUEUEING_NS if beside_acks else MAX_QUEUEING_NS
             octets = (
                 MIN_IN_FLIGHT_OCTETS + delivery_rate.bdp_octets(rtt_ns)
@@ -104,9 +113,7 @@ class HeartbeatThread:
                 self._driver.send_hello()
                 if now >= tick_ns or not peer_manager.up:
                     tick_ns = now + HELLO_INTERVAL_NS
-                    self._divide_budgets()
-                    for sender in list(self._driver.senders.values()):
-                        sender.on_tick()
+                    self._tick()
                 self._wait(due)
             except Exception:  # a transport that failed: the peers still count on us
                 logger.exception("the heartbeat thread of a link was interrupted; it goes on")

@@ -19,7 +19,7 @@ class SendEndpoint(Protocol):
         flow: its name.
         on_ack: the application's function for acks, or None.
         on_ack_scheduled, on_ack_called: how many acks `on_ack` is to be called with at most, and has been.
-        losses: what is lost, to be reported.
+        losses, pace_changes: what is to be reported.
         max_payload: octets of the longest payload that some peer takes.
     """
 
@@ -28,6 +28,7 @@ class SendEndpoint(Protocol):
     on_ack_scheduled: int
     on_ack_called: int
     losses: LossLedger
+    pace_changes: dict[int, int]
     max_payload: int
 
     @property

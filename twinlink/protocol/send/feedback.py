@@ -98,7 +98,7 @@ class FeedbackDispatcher:
 
     def calls_done(self) -> None:
         """No call is due: an interrupt (Ctrl-C) cut off those of `on_ack` that have not been made."""
-        for sender in list(self._senders.values()):
+        for sender in [one for one in list(self._senders.values()) if one.on_ack_called != one.on_ack_scheduled]:
             sender.on_ack_done(sender.on_ack_scheduled)
 
     def _sender_for(self, topic: bytes, epoch: int) -> SendEndpoint | None:
