@@ -82,6 +82,18 @@ def test_what_others_can_change_is_refused(what: str, mode: int, tmp_path: Path)
         Identity.load(twin.folder)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_what_others_added_to_a_sticky_folder_is_refused(tmp_path: Path) -> None:
+    """The volume of a Secret is one; each user could add an authority to another."""
+    twin, _ = make_pair(tmp_path)
+    twin.folder.chmod(0o1777)
+    Identity.load(twin.folder)
+    (twin.folder / "ca.crt").touch(0o644)
+    os.chown(twin.folder / "ca.crt", 65534, 65534)
+    with pytest.raises(ConfigurationError, match="is of the user 65534"):
+        Identity.load(twin.folder)
+
+
 @pytest.mark.parametrize("file", ["secret", "tls.key", "tls.crt"])
 def test_files_of_two_identities_do_not_mix(file: str, tmp_path: Path) -> None:
     one, other = make(tmp_path, "gnb-1", "gnb"), make(tmp_path, "gnb-2", "gnb")

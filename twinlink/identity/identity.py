@@ -247,6 +247,16 @@ def _check_unchangeable(folder: Path) -> None:
                 f"{path} has mode {mode & 0o7777:04o}, so that other users can change which keys are trusted: "
                 f"chmod go-w {path}"
             )
+    found = folder.stat()
+    if not found.st_mode & 0o022:
+        return
+    for name in (TRUSTED, REVOKED, AUTHORITY, CERTIFICATE, PRIVATE_KEY, SECRET):  # others can add what is not there
+        path = folder / name
+        if os.path.lexists(path) and (owner := path.lstat().st_uid) not in {0, os.geteuid(), found.st_uid}:
+            raise ConfigurationError(
+                f"{path} is of the user {owner}, who could so change which keys are trusted: remove it, and chmod go-w "
+                f"{folder}"
+            )
 
 
 def _certificate(folder: Path) -> bytes:
