@@ -121,6 +121,14 @@ def test_a_trusted_peer_is_no_authority(transport: TransportName, endpoint: str,
         assert probe("127.0.0.1", port, trusted, forged).outcome is Outcome.REFUSED_THERE
 
 
+@needs_mosquitto
+def test_a_connection_to_a_broker_ends_when_its_certificate_expires(endpoint: str, tmp_path: Path) -> None:
+    authority, opened = Authority("root"), opener("mqtt")
+    gnb, twin = node(tmp_path, authority, "gnb-1"), node(tmp_path, authority, "twin-1", valid_s=1.5)
+    with opened("listen", endpoint, twin), opened("connect", endpoint, gnb) as connector:
+        wait_until(lambda: "this side refuses" in (connector._transport.authentication_problem or ""))
+
+
 def test_keys_of_curve_and_of_signatures_come_from_secret(endpoint: str, tmp_path: Path) -> None:
     """As a projected volume has them: cert-manager's files beside those of an identity."""
     authority, made = Authority("root"), make_pair(tmp_path / "made")

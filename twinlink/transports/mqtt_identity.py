@@ -11,9 +11,11 @@ the name in the certificate that the client proves.  There are two kinds of brok
 
 import os
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import ConfigurationError
+from ..identity import certificates
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
 from .mqtt_access import ACCESS, SETTINGS, TRUSTED, access_list
@@ -46,6 +48,7 @@ class MqttIdentity:
         self._listening = listening
         self._client_version = self._broker_version = -1  # of the identity, as these use it
         self._authority = b""  # by which the connection is verified
+        self._expiry: datetime | None = None  # of the broker's certificate, if an authority has issued it
         self._listener: str | None = None  # a connector's listener, by the certificate of the broker
 
     @property
@@ -55,14 +58,16 @@ class MqttIdentity:
 
     @property
     def is_stale(self) -> bool:
-        """Whether keys have changed since the connection was made or the broker started."""
-        stale_broker = self._has_broker and self._broker_version != self.watched.version
-        return stale_broker or self._client_version != self.watched.version
+        """Whether keys have changed, or the broker's certificate has expired, since the connection was made."""
+        if self._has_broker and self._broker_version != self.watched.version:
+            return True
+        is_expired = self._expiry is not None and self._expiry <= datetime.now(UTC)
+        return is_expired or self._client_version != self.watched.version
 
     def context(self) -> ssl.SSLContext:
         """For a connection, with the keys as they are now.  Raises OSError."""
         self._client_version, own = self.watched.version, self.watched.identity
-        self._authority = own.authority
+        self._authority, self._expiry = own.authority, None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False  # the broker is known by its certificate, or its name in one of the authority
@@ -78,6 +83,8 @@ class MqttIdentity:
             return False
         if self._has_broker:
             return certificate == self.watched.identity.certificate
+        found = certificates.issued(certificate)
+        self._expiry = found.expiry if found is not None else None
         self.through_broker = self.watched.is_broker(certificate, self._authority)
         peer = None if self._listening else self.watched.peer_of(certificate, self._authority)
         self._listener = peer.name if peer is not None else None
