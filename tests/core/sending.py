@@ -47,7 +47,7 @@ def taken(core: SendFlow) -> list[int | tuple[AbandonReason, list[tuple[int, int
                 out.append(number(bytes(there)))
             else:
                 for epoch in core.receivers.up:
-                    core.queue.on_fragment_progress(epoch, parse(what)[3], there)
+                    core.queue.fragments.on_progress(epoch, parse(what)[3], there)
             continue
         assert_is_one_frame(*several)
         out += [what] if kind is Kind.ABANDONED else map(number, what)

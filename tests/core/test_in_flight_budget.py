@@ -70,7 +70,7 @@ class Path:
         if kind is Kind.FRAGMENT:
             there = self.parts[n].receive(b"", what, True)
             if isinstance(there, int):
-                flow.queue.on_fragment_progress(1, parse(what)[3], there)
+                flow.queue.fragments.on_progress(1, parse(what)[3], there)
             else:
                 acknowledge(flow, 1, [number(bytes(there))])
         else:

@@ -123,7 +123,7 @@ class Sending(RuleBasedStateMachine):
         if self.last_part:
             _, _, at, sent_ns = parse(self.last_part)
             for epoch in self.up:
-                self.core.queue.on_fragment_progress(epoch, sent_ns, at + len(self.last_part) - 32)
+                self.core.queue.fragments.on_progress(epoch, sent_ns, at + len(self.last_part) - 32)
 
     @rule()
     def look(self) -> None:

@@ -8,7 +8,7 @@ from tests.core.sending import RETENTION, TRANSIT, WINDOW, acknowledge, send, ta
 from twinlink.protocol.frames import AbandonReason, Kind, parse
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
-from twinlink.protocol.send.queue import STALL_TICKS
+from twinlink.protocol.send.fragments import STALL_TICKS
 
 LONG = 3 * TRANSIT
 
@@ -35,15 +35,15 @@ def test_no_more_is_under_way_than_may_be(core: SendFlow) -> None:
     first = handed_over(core)
     assert 0 < sum(len(octets) for _, octets in first) <= TRANSIT
     assert core.queue.next_frame() is None
-    core.queue.on_fragment_progress(1, 77, len(first[0][1]))
+    core.queue.fragments.on_progress(1, 77, len(first[0][1]))
     second = handed_over(core)
     assert len(second) == 1
     whole = b"".join(octets for _, octets in first + second)
     assert [at for at, _ in first + second] == [len(first[0][1]) * n for n in range(len(first) + 1)]
-    core.queue.on_fragment_progress(1, 77, len(whole))
+    core.queue.fragments.on_progress(1, 77, len(whole))
     while parts := handed_over(core):
         whole += b"".join(octets for _, octets in parts)
-        core.queue.on_fragment_progress(1, 77, len(whole))
+        core.queue.fragments.on_progress(1, 77, len(whole))
     assert whole == core.unacked.entries[0][2]
     assert acknowledge(core, 1, [0]) == [0]
     assert not core.in_flight
@@ -54,9 +54,9 @@ def test_the_slowest_of_those_who_are_to_have_it_counts(core: SendFlow) -> None:
     send(core, LONG, now=77)
     first = handed_over(core)
     core.on_peer_up(3, repairs=True)  # after it was sent: it is not for this one
-    core.queue.on_fragment_progress(1, 77, len(first[0][1]))
+    core.queue.fragments.on_progress(1, 77, len(first[0][1]))
     assert core.queue.next_frame() is None
-    core.queue.on_fragment_progress(2, 77, len(first[0][1]))
+    core.queue.fragments.on_progress(2, 77, len(first[0][1]))
     assert len(handed_over(core)) == 1
 
 
@@ -66,7 +66,7 @@ def test_when_nothing_gets_through_what_is_not_there_leaves_again(core: SendFlow
     for _ in range(STALL_TICKS):
         core.on_tick(0)
         assert core.queue.next_frame() is None
-    core.queue.on_fragment_progress(1, 77, len(first[0][1]))  # something does
+    core.queue.fragments.on_progress(1, 77, len(first[0][1]))  # something does
     core.on_tick(0)
     later = handed_over(core)
     assert later[0][0] == sum(len(octets) for _, octets in first)
@@ -79,10 +79,10 @@ def test_a_strangers_word_is_nothing(core: SendFlow) -> None:
     send(core, LONG, now=77)
     first = handed_over(core)
     for epoch in range(2, 100):
-        core.queue.on_fragment_progress(epoch, 77, len(first[0][1]))
+        core.queue.fragments.on_progress(epoch, 77, len(first[0][1]))
     assert core.queue.next_frame() is None
     for _ in range(STALL_TICKS + 1):
-        core.queue.on_fragment_progress(2, 77, len(first[0][1]))
+        core.queue.fragments.on_progress(2, 77, len(first[0][1]))
         core.on_tick(0)
     assert handed_over(core) == first
 
@@ -119,7 +119,7 @@ def test_what_two_ask_for_leaves_once(core: SendFlow) -> None:
     there = sum(len(octets) for _, octets in first)
     while there < LONG + 32:
         for epoch in (1, 2):
-            core.queue.on_fragment_progress(epoch, 77, there)
+            core.queue.fragments.on_progress(epoch, 77, there)
         parts = handed_over(core)
         assert parts[0][0] == there
         there += sum(len(octets) for _, octets in parts)
@@ -131,7 +131,7 @@ def test_what_is_announced_goes_behind_the_last_part(core: SendFlow) -> None:
     there = sum(len(octets) for _, octets in handed_over(core))
     core.queue.probe()
     while there < LONG + 32:
-        core.queue.on_fragment_progress(1, 77, there)
+        core.queue.fragments.on_progress(1, 77, there)
         several: Any = core.queue.next_frame()
         assert several[0] is Kind.FRAGMENT
         there += len(several[1]) - 32

@@ -21,14 +21,16 @@ class Fragmenter:
         sequence: of its message.
         offset: octets of the frame that were transmitted; the next fragment begins there.
         octets: of the whole frame.
+        retransmitted: whether it is marked as a retransmission.
         ticks_without_progress: how often the backlog looked, and no peer had said that it had more.
         stalled: that was so for too long, and still is.
     """
 
     def __init__(self, sequence: int, frame: bytes, retransmitted: bool) -> None:
-        """What a transport added behind the frame is left out; ``retransmitted``: it is marked as a retransmission."""
+        """What a transport added behind the frame is left out."""
         _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
         self.sequence = sequence
+        self.retransmitted = retransmitted
         self.octets = HEADER_OCTETS + length
         self.offset = self.ticks_without_progress = 0
         self.stalled = False

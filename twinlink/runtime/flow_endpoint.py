@@ -124,7 +124,7 @@ class FlowEndpoint:
     def fragment_progress_received(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Take in how many octets a peer has of a frame that leaves in fragments."""
         with self.state_lock:
-            self._queue.on_fragment_progress(epoch, sent_ns, octets)
+            self._queue.fragments.on_progress(epoch, sent_ns, octets)
             self.core.pace_keeper.on_answer(epoch)
         if self._queue.can_send:
             self._link.wake_transmit()

@@ -77,8 +77,11 @@ class InFlight:
         While a fragment is in flight there must be room for all of the next one; else any room will do.  May be called
         without a lock, when the message may be in flight no more.
         """
-        begun = self._of.get(sequence, 0) > FRAMING_OCTETS
-        return self.room >= self.budget.fragment if begun else self.budget.room > 0
+        return self.room >= self.budget.fragment if self.has_fragments(sequence) else self.budget.room > 0
+
+    def has_fragments(self, sequence: int) -> bool:
+        """Whether a fragment of this message is in flight."""
+        return self._of.get(sequence, 0) > FRAMING_OCTETS
 
     def add(self, sequence: int, octets: int) -> None:
         """This message was transmitted, or begins to be, in fragments; framing included."""

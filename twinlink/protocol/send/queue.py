@@ -4,10 +4,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from ..fragmentation import Fragmenter
-from ..frames import HEADER_OCTETS, MAX_HELLO, MAX_RANGES, AbandonReason, Kind
+from ..frames import MAX_RANGES, AbandonReason, Kind
 from ..rangeset import RangeSet
 from .flow_control import FlowControlWindow
+from .fragments import FragmentTransmission
 from .in_flight import FRAMING_OCTETS, InFlight
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer, UnackedMessage
@@ -17,7 +17,6 @@ BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
 MAX_UNANSWERED_OCTETS = 1024 * 1024  # retransmitted to a peer at its request before it acknowledges any of it
-STALL_TICKS = 4  # when no more of a frame has got through in so many ticks, what is not there is transmitted again
 
 
 class SendQueue:
@@ -33,6 +32,7 @@ class SendQueue:
         retransmitted: what was, and has not been acknowledged yet.
         unanswered_octets: by peer, what it was retransmitted since its last ack, or the last tick.
         abandoned_end: no message from this number on has been announced as abandoned.
+        fragments: of the message that leaves in fragments.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SendQueue:
         self.unanswered_octets: dict[int, int] = {}
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what every peer has consumed
-        self._fragmenter: Fragmenter | None = None  # what leaves in fragments, or was the last to
+        self.fragments = FragmentTransmission(unacked, in_flight, receivers)
 
     # What comes in
 
@@ -102,12 +102,12 @@ class SendQueue:
         What is lost to some, and it owes no ack for though it did, from ``first_owed`` on, it has rejected: not that.
         """
         end = min(end, self.next_to_send)
-        unacked, fragmenter = self._unacked, self._fragmenting
+        unacked, fragmented = self._unacked, self.fragments.sequence
         for sequence in unacked.between(first, end):
             if first < sequence:
                 self._abandon_range(first, sequence)
             first = sequence + 1
-            if fragmenter is not None and fragmenter.sequence == sequence:
+            if sequence == fragmented:
                 continue  # it comes: every peer that is up has had the first fragment, or will have it again
             if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
                 continue
@@ -149,16 +149,32 @@ class SendQueue:
 
     @property
     def can_send(self) -> bool:
-        """Whether something that waits may leave now; of many messages not each as soon as there is room for it."""
+        """Whether something that waits may leave now.  May be called without a lock."""
         if not self.has_pending or not self._receivers.up:
             return False
-        if (fragmenter := self._fragmenting) is not None:
-            return self._in_flight.has_room_for_fragment(fragmenter.sequence) or (
-                fragmenter.stalled and bool(self._abandoned)
+        if self.fragments:
+            return self.fragments.may_go(bool(self._to_retransmit)) or (
+                self.fragments.stalled and bool(self._abandoned)
             )
-        if self._abandoned or self.next_sequence - self.next_to_send + len(self._to_retransmit) < BULK_MESSAGES:
+        return bool(self._abandoned or self._to_retransmit) or self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether there is room for what waits; of many messages, for more than one."""
+        if self.next_sequence - self.next_to_send + len(self._to_retransmit) < BULK_MESSAGES:
             return True
         return self._in_flight.room >= (min(BUNDLE_OCTETS, self._in_flight.budget.share // 2) if self._in_flight else 1)
+
+    @property
+    def _retransmission_is_due(self) -> bool:
+        """Whether something that is requested goes without room, as nothing that was retransmitted is in flight.
+
+        The peer may have refused what takes the room, and acknowledges that only after what it requests.
+        """
+        unacked_by = self._unacked.entries[next(iter(self._to_retransmit))][1]
+        if unacked_by.isdisjoint(self._receivers.pacing):
+            return False
+        return not any(one in self._in_flight for one in self.retransmitted)
 
     def next_frame(self, may_block: bool = True) -> tuple[Kind, Any] | None:
         """What to transmit next; None: nothing waits, or nothing of it may go now.
@@ -179,16 +195,20 @@ class SendQueue:
         room = self._in_flight.room if may_block else self._in_flight.inline_room
         if not self.can_send or (room <= 0 and not may_block):
             return None
-        if (fragmenter := self._fragmenting) is not None and not (fragmenter.stalled and self._abandoned):
-            return (Kind.FRAGMENT, self._next_fragment()) if may_block else None
+        if self.fragments and not (self.fragments.stalled and self._abandoned):
+            return (Kind.FRAGMENT, self.fragments.next()) if may_block else None
         if self._abandoned:
             return Kind.ABANDONED, self._next_abandoned()
+        due = may_block and bool(self._to_retransmit and self._in_flight) and self._retransmission_is_due
+        if not due and not self._has_room:
+            return None
         alone = may_block and not self._in_flight and room > 0  # then one message goes, however long it is
-        if self._to_retransmit and (frames := self._take_retransmissions(room, alone)):
+        due_octets = max(room, min(BUNDLE_OCTETS, self._in_flight.budget.limit)) if due else room
+        if self._to_retransmit and (frames := self._take_retransmissions(due_octets, alone or due)):
             return Kind.RETRANSMIT, frames
-        if not self._to_retransmit and self._fragmenting is None and (frames := self._take_new(room, alone)):
+        if not self._to_retransmit and not self.fragments and (frames := self._take_new(room, alone)):
             return Kind.DATA, frames
-        return (Kind.FRAGMENT, self._next_fragment()) if self._fragmenting is not None else None
+        return (Kind.FRAGMENT, self.fragments.next()) if self.fragments else None
 
     def _octets(self, entry: UnackedMessage) -> int:
         """What a kept message counts for in `InFlight`."""
@@ -223,9 +243,9 @@ class SendQueue:
             most -= octets
             if taken and most < 0:
                 break
-            if awaited and self._needs_fragmenting(octets):
+            if awaited and self.fragments.are_needed(octets):
                 if not taken and (alone or room >= self._in_flight.budget.fragment):
-                    self._start_fragmenting(sequence, entry[2], retransmit=True)
+                    self.fragments.start(sequence, entry[2], retransmit=True)
                     self.retransmitted.add(sequence)
                     self.unanswered_octets[epoch] = unanswered + octets
                     del self._to_retransmit[sequence]
@@ -250,12 +270,12 @@ class SendQueue:
             self.has_pending = False
             return taken
         entries, up, beside = self._unacked.entries, self._receivers.up, FRAMING_OCTETS - self._unacked.framing_octets
-        if self._needs_fragmenting(octets := self._octets(entries[sequence])):
+        if self.fragments.are_needed(octets := self._octets(entries[sequence])):
             if self._in_flight.uncertain:
                 return taken  # what is missing goes first
             size = octets - FRAMING_OCTETS
             if (alone or room >= self._in_flight.budget.fragment) and self._flow_control.admit(sequence + 1, 1, size):
-                self._start_fragmenting(sequence, entries[sequence][2])
+                self.fragments.start(sequence, entries[sequence][2])
                 self.next_to_send = sequence + 1
             return taken
         most = left = max(octets, min(room, self._bundle_octets))
@@ -278,77 +298,18 @@ class SendQueue:
         self.next_to_send = end
         return taken
 
-    # What leaves in fragments
-
-    def _needs_fragmenting(self, octets: int) -> bool:
-        # In fragments, what is too long for a peer does not end its connection.
-        most = min(self._in_flight.budget.unfragmented, self._receivers.least_payload + FRAMING_OCTETS)
-        return octets > most and self._receivers.all_take_fragments
-
-    def _start_fragmenting(self, sequence: int, frame: bytes, retransmit: bool = False) -> None:
-        self._fragmenter = Fragmenter(sequence, frame, retransmit)
-        self._in_flight.add(sequence, FRAMING_OCTETS)
-
-    @property
-    def _fragmenting(self) -> Fragmenter | None:
-        """What leaves in fragments, while some of it has not left and a pacing peer owes an ack for it."""
-        fragmenter = self._fragmenter
-        return (
-            fragmenter
-            if fragmenter is not None
-            and fragmenter.offset < fragmenter.octets
-            and fragmenter.sequence in self._in_flight
-            else None
-        )
-
-    def _next_fragment(self) -> bytes:
-        assert self._fragmenter is not None
-        fragment = self._fragmenter.next_fragment(
-            min(self._in_flight.budget.fragment, MAX_HELLO, self._in_flight.budget.frame_limit - HEADER_OCTETS)
-        )
-        self._count_fragments(self._fragmenter)
-        return fragment
-
-    def _count_fragments(self, fragmenter: Fragmenter) -> None:
-        self._in_flight.set(fragmenter.sequence, fragmenter.in_flight(self._unacked_by(fragmenter)) + FRAMING_OCTETS)
-
-    def _unacked_by(self, fragmenter: Fragmenter) -> frozenset[int]:
-        return self._unacked.entries[fragmenter.sequence][1] & self._receivers.pacing
-
-    def on_fragment_progress(self, epoch: int, sent_ns: int, octets: int) -> None:
-        """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""
-        fragmenter = self._fragmenter
-        if fragmenter is None or fragmenter.sequence not in self._in_flight:
-            return
-        if epoch in self._unacked_by(fragmenter) and fragmenter.on_progress(epoch, sent_ns, octets):
-            self._count_fragments(fragmenter)
-
     def on_peer_resumed(self, epoch: int) -> None:
         """Peer ``epoch`` is back, and may have lost the fragments that left before: they are transmitted again."""
-        if (fragmenter := self._fragmenting) is not None:
-            fragmenter.forget(epoch)
-            self._rewind(fragmenter)
-
-    def _rewind(self, fragmenter: Fragmenter) -> None:
-        fragmenter.rewind(self._unacked_by(fragmenter))
-        self._count_fragments(fragmenter)
+        self.fragments.on_peer_resumed(epoch)
 
     def on_tick(self) -> bool:
-        """To be called a few times a second: fragments that do not get through are transmitted again.
+        """To be called a few times a second.
 
         Returns whether something is leaving in fragments, and moves: then peers say how much they have without being
         asked.
         """
         self.unanswered_octets.clear()
-        if (fragmenter := self._fragmenting) is not None:
-            fragmenter.ticks_without_progress += 1
-            if fragmenter.ticks_without_progress > STALL_TICKS:
-                self._rewind(fragmenter)
-                fragmenter.stalled = True
-            return not fragmenter.stalled
-        if self._fragmenter is not None and self._fragmenter.sequence not in self._in_flight:
-            self._fragmenter = None  # and its frame
-        return False
+        return self.fragments.on_tick()
 
     def final_abandoned(self, first: int) -> list[tuple[AbandonReason, list[tuple[int, int]]]]:
         """What the peers are to be told where the link ends: what is kept, from ``first`` on, will not come."""
@@ -361,7 +322,8 @@ class SendQueue:
 
     def close(self) -> None:
         """Nothing will be transmitted any more."""
-        self.has_pending, self._fragmenter = False, None
+        self.has_pending = False
+        self.fragments.close()
 
     def recover_after_interrupt(self) -> None:
         """An interruption came between two steps: what is not kept is not retransmitted."""
