@@ -81,7 +81,8 @@ class FlowEndpoint:
         if core.pace_keeper.watches:
             with self.state_lock:
                 core.pace_keeper.on_acked(epoch, records)
-        if self._queue.has_pending and (self._queue.can_send or self.check_pace(t4_mono_ns)):
+        queue = self._queue
+        if queue.has_pending and (queue.can_send or self.check_pace(t4_mono_ns) or queue.is_requested):
             self._link.wake_transmit()
         return acks
 
@@ -117,7 +118,7 @@ class FlowEndpoint:
                 raise
             if self.on_ack is not None:
                 self.on_ack_scheduled += len(acks)
-        if self._queue.can_send:
+        if self._queue.can_send or self._queue.is_requested:
             self._link.wake_transmit()
         return acks
 

@@ -149,21 +149,19 @@ class SendQueue:
 
     @property
     def can_send(self) -> bool:
-        """Whether something that waits may leave now.  May be called without a lock."""
+        """Whether something that waits may leave now; of many messages not each as soon as there is room for it."""
         if not self.has_pending or not self._receivers.up:
             return False
         if self.fragments:
-            return self.fragments.may_go(bool(self._to_retransmit)) or (
-                self.fragments.stalled and bool(self._abandoned)
-            )
-        return bool(self._abandoned or self._to_retransmit) or self._has_room
-
-    @property
-    def _has_room(self) -> bool:
-        """Whether there is room for what waits; of many messages, for more than one."""
-        if self.next_sequence - self.next_to_send + len(self._to_retransmit) < BULK_MESSAGES:
+            return self.fragments.may_go(self.is_requested) or (self.fragments.stalled and bool(self._abandoned))
+        if self._abandoned or self.next_sequence - self.next_to_send + len(self._to_retransmit) < BULK_MESSAGES:
             return True
         return self._in_flight.room >= (min(BUNDLE_OCTETS, self._in_flight.budget.share // 2) if self._in_flight else 1)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether something waits to be retransmitted; it may go although not `can_send`."""
+        return bool(self._to_retransmit)
 
     @property
     def _retransmission_is_due(self) -> bool:
@@ -171,6 +169,8 @@ class SendQueue:
 
         The peer may have refused what takes the room, and acknowledges that only after what it requests.
         """
+        if not self._to_retransmit or not self._in_flight or self.fragments:
+            return False
         unacked_by = self._unacked.entries[next(iter(self._to_retransmit))][1]
         if unacked_by.isdisjoint(self._receivers.pacing):
             return False
@@ -193,15 +193,13 @@ class SendQueue:
         fragments.
         """
         room = self._in_flight.room if may_block else self._in_flight.inline_room
-        if not self.can_send or (room <= 0 and not may_block):
+        due = may_block and self._retransmission_is_due
+        if not (due or self.can_send) or (room <= 0 and not may_block):
             return None
         if self.fragments and not (self.fragments.stalled and self._abandoned):
             return (Kind.FRAGMENT, self.fragments.next()) if may_block else None
         if self._abandoned:
             return Kind.ABANDONED, self._next_abandoned()
-        due = may_block and bool(self._to_retransmit and self._in_flight) and self._retransmission_is_due
-        if not due and not self._has_room:
-            return None
         alone = may_block and not self._in_flight and room > 0  # then one message goes, however long it is
         due_octets = max(room, min(BUNDLE_OCTETS, self._in_flight.budget.limit)) if due else room
         if self._to_retransmit and (frames := self._take_retransmissions(due_octets, alone or due)):
