@@ -24,7 +24,6 @@ from twinlink.transports.base import Frame, Options
 REAL_WORLD, TWINS = 1, (2, 3)
 RETENTION = 20 * (1000 + ENTRY_OVERHEAD_OCTETS)
 TRANSIT = 4000  # what is longer goes in fragments of 1000
-LOOKS = 12  # several in a row may be needed: something waits for the same as at the look before
 
 
 class Way(Transport):
@@ -98,16 +97,24 @@ class LossyPath(RuleBasedStateMachine):
     """The real sender and the real receptions; which peers are up is decided here."""
 
     overflow = "block"
+    retention = RETENTION
+    transit = TRANSIT
+    window = 2**20
+    looks = 12  # several in a row may be needed: something waits for the same as at the look before
 
     def __init__(self) -> None:
         super().__init__()
-        self.twins = {epoch: Twin(epoch) for epoch in TWINS}
+        self.twins = {epoch: self.twin(epoch) for epoch in TWINS}
         fork = Fork(list(self.twins.values()))
         self.acks = met(fork, REAL_WORLD, TWINS, [])
-        self.core = SendFlow("flow", 2**20, RETENTION, InFlightBudget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
+        budget = InFlightBudget(self.transit)
+        self.core = SendFlow("flow", self.window, self.retention, budget, overflow=self.overflow)  # type: ignore[arg-type]
         self.sender = sender_on(fork, self.core, REAL_WORLD)
         self.acks.add_sender(self.sender._endpoint)
         assert self.core.receivers.up == set(TWINS)
+
+    def twin(self, epoch: int) -> Twin:
+        return Twin(epoch)
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
     def send(self, size: int, count: int) -> None:
@@ -167,16 +174,11 @@ class LossyPath(RuleBasedStateMachine):
         for twin in twins:
             if not twin.up:
                 self.fall_silent_or_come_back(twin.epoch)
-        for number in range(LOOKS):
-            if goes_on and number < LOOKS - 2:
+        for number in range(self.looks):
+            if goes_on and number < self.looks - 2:
                 self.send(0, 1)
             self.look()
-            self.hand_over()
-            while any(twin.out.frames or twin.back.frames for twin in twins):
-                for twin in twins:
-                    self.arrive(twin.epoch, len(twin.out.frames), at_once=False)
-                    self.answer(twin.epoch, len(twin.back.frames))
-                self.hand_over()
+            self.pass_all_on()
         assert not self.core.queue.has_pending
         assert not self.core.outstanding()
         lost = {sequence for first, end in self.core.losses.unflushed for sequence in range(first, end)}
@@ -192,6 +194,16 @@ class LossyPath(RuleBasedStateMachine):
             assert missed <= lost
         else:
             assert missed == lost
+
+    def pass_all_on(self) -> None:
+        """Until nothing more leaves."""
+        twins = self.twins.values()
+        self.hand_over()
+        while any(twin.out.frames or twin.back.frames for twin in twins):
+            for twin in twins:
+                self.arrive(twin.epoch, len(twin.out.frames), at_once=False)
+                self.answer(twin.epoch, len(twin.back.frames))
+            self.hand_over()
 
 
 class LossyPathDroppingOldest(LossyPath):

@@ -44,7 +44,8 @@ class SendQueue:
         self._unacked = unacked
         self._in_flight = in_flight
         self._flow_control, self._receivers = flow_control, receivers
-        self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # requested, in order -> by which peer
+        self._to_retransmit: OrderedDict[int, int] = OrderedDict()  # requested -> by which peer
+        self._unsorted = False  # the lowest of them is to go first
         self.retransmitted: set[int] = set()
         self.unanswered_octets: dict[int, int] = {}
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
@@ -112,6 +113,7 @@ class SendQueue:
             if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
                 continue
             # also where it is kept for others: an ABANDONED frame would be heard by all
+            self._unsorted = self._unsorted or next(reversed(self._to_retransmit), -1) > sequence
             self._to_retransmit[sequence] = epoch
             self._in_flight.remove((sequence,))  # it is not in flight: it is missing
             self.has_pending = True
@@ -163,18 +165,20 @@ class SendQueue:
         """Whether something waits to be retransmitted; it may go although not `can_send`."""
         return bool(self._to_retransmit)
 
-    @property
     def _retransmission_is_due(self) -> bool:
-        """Whether something that is requested goes without room, as nothing that was retransmitted is in flight.
+        """Whether a message that is requested goes without room; then it is the first that is taken.
 
-        The peer may have refused what takes the room, and acknowledges that only after what it requests.
+        It is the first that the flow waits for, if nothing before it that was retransmitted is in flight.  The peer may
+        have refused what takes the room, and acknowledges that only after what it requests.
         """
-        if not self._to_retransmit or not self._in_flight or self.fragments:
+        if not self._in_flight or self.fragments:
             return False
-        unacked_by = self._unacked.entries[next(iter(self._to_retransmit))][1]
-        if unacked_by.isdisjoint(self._receivers.pacing):
+        entries, pacing = self._unacked.entries, self._receivers.pacing
+        first = next((one for one in self._to_retransmit if not entries[one][1].isdisjoint(pacing)), None)
+        if first is None or any(one < first and one in self._in_flight for one in self.retransmitted):
             return False
-        return not any(one in self._in_flight for one in self.retransmitted)
+        self._to_retransmit.move_to_end(first, last=False)
+        return True
 
     def next_frame(self, may_block: bool = True) -> tuple[Kind, Any] | None:
         """What to transmit next; None: nothing waits, or nothing of it may go now.
@@ -192,8 +196,10 @@ class SendQueue:
         can wait for the transport, so it may get more than the transport takes at once; only such a caller gets
         fragments.
         """
+        if self._unsorted:
+            self._to_retransmit, self._unsorted = OrderedDict(sorted(self._to_retransmit.items())), False
         room = self._in_flight.room if may_block else self._in_flight.inline_room
-        due = may_block and self._retransmission_is_due
+        due = may_block and room < BUNDLE_OCTETS and self._retransmission_is_due()
         if not (due or self.can_send) or (room <= 0 and not may_block):
             return None
         if self.fragments and not (self.fragments.stalled and self._abandoned):
