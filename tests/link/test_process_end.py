@@ -55,6 +55,7 @@ def test_acks_are_read_though_a_handler_does_not_return_when_the_process_ends(
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
+            far.wait_ready(patience())
             far.sender("down").send(b"")
             _, told = child.communicate(timeout=patience())
     assert child.returncode == 0

@@ -20,8 +20,8 @@ from ..process.resolver import listen_addresses
 from .base import Endpoint, advice
 
 LOG_OCTETS = 256 * 1024  # of its log, read at a time; a longer log is truncated once it was read
-START_S = 5.0  # it takes 0.01 s
-STOP_S = 1.0
+START_S = 5.0  # it takes 0.01 s, on a busy machine longer
+STOP_S = 5.0  # likewise; its port is free when it has ended
 LOOK_S = 0.002
 SBIN = "/usr/sbin:/usr/local/sbin:/sbin"  # where it is installed, which is seldom on a user's PATH
 RUNNING = re.compile(r"mosquitto version \S+ running")
