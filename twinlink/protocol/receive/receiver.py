@@ -307,7 +307,7 @@ class MessageReceiver:
             return
         if stream.repairs:
             self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
-            self._window.request(ack_topic, stream)
+            self._window.request(ack_topic, stream, probed=not ranges)
         elif not ranges:
             if 0 <= stream.tracker.next < next_to_send:  # nothing comes later that would show the gap
                 self._gap_reporter.report_gap(receive_flow, stream, stream.tracker.next, next_to_send)

@@ -154,10 +154,15 @@ class ReceiveWindow:
             self._set_grant(stream, max(stream.waiting_octets, FIRST_GRANT_OCTETS))
         self.request(ack_topic, stream)
 
-    def request(self, ack_topic: bytes, stream: PeerStream) -> None:
-        """Where the window is closed, and there is room: request what was refused first, unless that is on its way."""
+    def request(self, ack_topic: bytes, stream: PeerStream, probed: bool = False) -> None:
+        """Where the window is closed, and there is room: request what was refused first, unless that is on its way.
+
+        ``probed``: the sender asks what is missing; it is told what was refused, too, as it may not know.
+        """
         if stream.window_end is None:
             return
+        if probed:
+            self._refused[stream] = ack_topic
         reorder_buffer, next_expected = stream.reorder_buffer, stream.tracker.next
         if reorder_buffer is not None and reorder_buffer.missing:
             return

@@ -66,9 +66,11 @@ class SendFlow:
         abandon = self.abandonment.abandon
         self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, abandon)
         self.fits = self._overflow_policy.fits
-        parts = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control, self.unconfirmed
-        self._tail_loss_probe = TailLossProbe(*parts, repair=repair, lose=self.abandonment.lose_unacked)
-        self.pace_keeper = PaceKeeper(pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control)
+        sending = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control
+        self.pace_keeper = PaceKeeper(pace, *sending)
+        self._tail_loss_probe = TailLossProbe(
+            *sending, self.unconfirmed, repair=repair, lose=self.abandonment.lose_unacked
+        )
 
     def on_tick(self, now_mono_ns: int, read_until: Mapping[int, int] = MappingProxyType({})) -> bool:
         """To be called five times a second; ``read_until``: as `PeerManager.read_until` says.
@@ -218,7 +220,8 @@ class SendFlow:
         unacked_by -= {epoch}
         self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
         self.queue.unanswered_octets.pop(epoch, None)
-        if not unacked_by & self.receivers.pacing:
+        awaited_by = unacked_by & self.receivers.pacing
+        if not awaited_by or self.receivers.have_refused(sequence, awaited_by):
             self.in_flight.remove((sequence,))
 
     def _fully_acked(self, fully_acked: Sequence[int]) -> None:

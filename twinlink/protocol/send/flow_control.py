@@ -15,13 +15,14 @@ class FlowControlWindow:
 
     Attributes:
         octets: in flight.
+        most: octets that may be unconsumed where every peer has room for them.
         unreported_acks: acks with which `on_ack` has not been called yet, where others come meanwhile.
     """
 
     def __init__(self, limit_octets: int) -> None:
         self.octets = 0
         self.unreported_acks = 0
-        self._limit = limit_octets
+        self.most = self._limit = limit_octets
         self._messages = 0
         self._unconsumed: deque[tuple[int, int, int]] = deque()  # end, messages, octets of what went together
 
@@ -57,6 +58,14 @@ class FlowControlWindow:
             self._messages -= messages
             self.octets -= octets
             unconsumed.popleft()
+
+    def octets_below(self, end: int) -> int:
+        """Octets that are unconsumed below ``end``."""
+        return sum(octets for until, _, octets in self._unconsumed if until <= end)
+
+    def limit_to(self, octets: int) -> None:
+        """At most so many octets may be unconsumed, beside what never blocks."""
+        self._limit = min(octets, self.most)
 
     def clear(self) -> None:
         """No peer is left that could consume."""

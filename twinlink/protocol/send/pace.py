@@ -20,6 +20,7 @@ from typing import Literal
 
 from .flow_control import FlowControlWindow
 from .in_flight import InFlight
+from .peer_windows import PeerWindows
 from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
@@ -59,11 +60,13 @@ class PaceKeeper:
         self._flow_control = flow_control
         self._sent_at_ticks: deque[int] = deque([0] * SLOW_TICKS, SLOW_TICKS)  # the next number to leave, at each tick
         self.watches = False
+        self._peer_windows = PeerWindows(queue, receivers, unacked, in_flight, flow_control)
         self._unlimited: set[int] = set()  # of the lagging peers, those that are behind or mute
         self._acking: set[int] = set()  # of the suspects, those that have acknowledged something since
         self._slow: set[int] = set()
-        self._refused: dict[int, int] = {}  # by peer: one more than the highest number that it has refused
-        self._seen: dict[int, int] = {}  # by lagging peer: likewise, that it has refused or acknowledged
+        self._seen: dict[
+            int, int
+        ] = {}  # by lagging peer: one more than the highest that it has refused or acknowledged
         self._suspects: frozenset[int] = frozenset()  # the flow has waited for them since then
         self._since_mono_ns = 0
 
@@ -88,7 +91,7 @@ class PaceKeeper:
             return False
         unlimited = {one for one in suspects - self._acking if read_until.get(one, 0) >= self._since_mono_ns + LAG_NS}
         limit = self._in_flight.budget.limit
-        lagging = unlimited | {one for one in suspects if self._unseen(self._refused.get(one, 0)) <= limit}
+        lagging = unlimited | {one for one in suspects if self._unseen(receivers.refused.get(one, 0)) <= limit}
         # Those that have acknowledged what was sent, and whose applications are slow.
         lagging |= {one for one in suspects - self._late() if not self._lacks(one)}
         if not lagging:
@@ -103,17 +106,23 @@ class PaceKeeper:
         self._seen |= dict.fromkeys(lagging, seen)
         self._receivers.set_lagging(self._receivers.lagging.union(lagging))
         self.release()
+        self._peer_windows.apply()
         self._limit_unseen()
 
     def on_refused(self, epoch: int, end: int) -> bool:
-        """What was sent below ``end`` has arrived at this peer, which had no room for some of it.
+        """What was sent below ``end`` has arrived at a peer, which had no room for some of it.
 
         Returns whether the flow waits no longer for it: that is so where it waits for others.
         """
-        self._refused[epoch] = end = max(end, self._refused.get(epoch, 0))
-        if self.pace == "fastest" and epoch in self._receivers.pacing and len(self._receivers.pacing) > 1:
+        receivers = self._receivers
+        if epoch not in receivers.up:
+            return False
+        receivers.refused[epoch] = end = max(end, receivers.refused.get(epoch, 0))
+        if self.pace == "fastest" and epoch in receivers.pacing and len(receivers.pacing) > 1:
             self._leave_behind((epoch,), end)
             return True
+        if epoch in receivers.pacing:
+            self._peer_windows.on_refused(epoch)
         if epoch in self._seen:
             self._seen[epoch] = max(end, self._seen[epoch])
         self._limit_unseen()
@@ -184,8 +193,8 @@ class PaceKeeper:
 
     def on_tick(self) -> None:
         """To be called five times a second, after `check`: which peers are slow, and which have caught up."""
+        self._peer_windows.on_tick()
         receivers, sent = self._receivers, self._sent_at_ticks
-        self._refused = {epoch: end for epoch, end in self._refused.items() if epoch in receivers.up}
         self._seen = {epoch: end for epoch, end in self._seen.items() if epoch in receivers.lagging}
         slow_below, caught_up_from = sent[0], sent[SLOW_TICKS - CAUGHT_UP_TICKS]
         sent.append(self._queue.next_to_send)

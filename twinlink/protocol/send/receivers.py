@@ -21,6 +21,8 @@ class ReceiverSet:
         consumed: of the peers that are up -> every sequence below is done with there.
         suspended: of the suspended peers -> the same, as it was.
         unread_by: the same of those that may return, and will request nothing.
+        refused: of the peers that are up, those that had no room for something -> one more than its highest number.
+            What they have not acknowledged below that is not in flight to them.
         resuming: of the peers that are up, those that came back -> the first unsent number then; until they have said
             what they miss.
     """
@@ -37,6 +39,7 @@ class ReceiverSet:
         self.consumed: dict[int, int] = {}
         self.suspended: dict[int, int] = {}
         self.unread_by: dict[int, int] = {}
+        self.refused: dict[int, int] = {}
         self.resuming: dict[int, int] = {}
         self.least_payload = MAX_PAYLOAD
         self._max_payload: dict[int, int] = {}  # of all
@@ -68,6 +71,7 @@ class ReceiverSet:
         if may_return and consumed is not None:
             (self.suspended if epoch in self.repairing else self.unread_by)[epoch] = consumed
         self.resuming.pop(epoch, None)
+        self.refused.pop(epoch, None)
         self.repairing.discard(epoch)
         self._unfragmented_only.discard(epoch)
         if not may_return:
@@ -87,6 +91,10 @@ class ReceiverSet:
     def refusing(self, size: int) -> frozenset[int]:
         """Of all, the peers that do not take a payload of so many octets."""
         return frozenset(epoch for epoch in self.all if self._max_payload[epoch] < size)
+
+    def have_refused(self, sequence: int, epochs: frozenset[int]) -> bool:
+        """Whether each of these peers, which owe an ack for a message, had no room for it, or for a later one."""
+        return bool(self.refused) and all(self.refused.get(epoch, 0) > sequence for epoch in epochs)
 
     def set_lagging(self, epochs: Collection[int]) -> None:
         """The flow does not wait for these peers."""

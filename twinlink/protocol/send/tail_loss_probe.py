@@ -51,8 +51,8 @@ class TailLossProbe:
         """
         queue, receivers = self._queue, self._receivers
         fragmenting = queue.on_tick()
-        # Of a lagging peer nothing is in flight.
-        lagged = self._unacked.oldest() if receivers.lagging else None
+        # Of a lagging peer nothing is in flight, nor what was refused.
+        lagged = self._unacked.oldest() if receivers.lagging or receivers.refused else None
         slowest = receivers.consumed_by_all if receivers.consumed else queue.abandoned_end
         awaited = (
             self._in_flight.oldest,

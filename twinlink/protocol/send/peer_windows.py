@@ -1,0 +1,67 @@
+"""The windows of the peers, as far as their refusals tell.  No I/O, no clock.
+
+A peer may have a smaller window than this side.  What it refuses is not in flight, and waits for the peer's request; no
+more is sent than the peer had room for.  So a peer whose application does not read one flow costs the others nothing.
+"""
+
+from .flow_control import SLACK_OCTETS, FlowControlWindow
+from .in_flight import InFlight
+from .queue import SendQueue
+from .receivers import ReceiverSet
+from .retransmit_buffer import RetransmitBuffer
+
+GROWTH = 8  # by an eighth: so much may be refused, and is sent twice, each time that a peer has consumed all it took
+
+
+class PeerWindows:
+    """Of one flow."""
+
+    def __init__(
+        self,
+        queue: SendQueue,
+        receivers: ReceiverSet,
+        unacked: RetransmitBuffer,
+        in_flight: InFlight,
+        flow_control: FlowControlWindow,
+    ) -> None:
+        self._queue = queue
+        self._receivers = receivers
+        self._unacked = unacked
+        self._in_flight = in_flight
+        self._flow_control = flow_control
+        self._windows: dict[int, tuple[int, int]] = {}  # by peer: octets; when all below is consumed it may have grown
+
+    def on_refused(self, epoch: int) -> None:
+        """A peer that the flow waits for has refused what is below its `ReceiverSet.refused`."""
+        receivers, entries, end = self._receivers, self._unacked.entries, self._receivers.refused[epoch]
+        for first in range(receivers.consumed[epoch], end):
+            if first in entries and epoch in entries[first][1]:
+                break
+        else:
+            return
+        self._windows[epoch] = self._flow_control.octets_below(first), end
+        self._in_flight.remove(
+            [
+                one
+                for one in self._in_flight.sequences()
+                if first <= one < end and receivers.have_refused(one, entries[one][1] & receivers.pacing)
+            ]
+        )
+        self.apply()
+
+    def apply(self) -> None:
+        """The smallest window counts, of the peers that the flow waits for; to be called when those are others."""
+        windows = [octets for epoch, (octets, _) in self._windows.items() if epoch in self._receivers.pacing]
+        self._flow_control.limit_to(min(windows, default=self._flow_control.most))
+
+    def on_tick(self) -> None:
+        """To be called five times a second."""
+        if not self._windows:
+            return
+        consumed, next_to_send, most = self._receivers.consumed, self._queue.next_to_send, self._flow_control.most
+        for epoch, (octets, end) in list(self._windows.items()):
+            if epoch in consumed and consumed[epoch] >= end:
+                self._windows[epoch] = max(octets, SLACK_OCTETS) * (GROWTH + 1) // GROWTH, next_to_send
+            if epoch not in consumed or self._windows[epoch][0] >= most:
+                del self._windows[epoch]
+        self.apply()
