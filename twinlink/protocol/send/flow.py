@@ -220,8 +220,9 @@ class SendFlow:
         unacked_by -= {epoch}
         self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
         self.queue.unanswered_octets.pop(epoch, None)
-        awaited_by = unacked_by & self.receivers.pacing
-        if not awaited_by or self.receivers.have_refused(sequence, awaited_by):
+        receivers = self.receivers
+        awaited_by = unacked_by & receivers.pacing
+        if not awaited_by or (receivers.refused and receivers.have_refused(sequence, awaited_by)):
             self.in_flight.remove((sequence,))
 
     def _fully_acked(self, fully_acked: Sequence[int]) -> None:

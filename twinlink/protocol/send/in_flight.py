@@ -1,4 +1,4 @@
-"""What of a flow is in flight: transmitted, and not acknowledged by every peer that the flow waits for."""
+"""What of a flow is in flight: transmitted, and neither acknowledged nor refused by a peer that the flow waits for."""
 
 from collections.abc import Collection, Mapping
 from itertools import repeat

@@ -94,7 +94,7 @@ class ReceiverSet:
 
     def have_refused(self, sequence: int, epochs: frozenset[int]) -> bool:
         """Whether each of these peers, which owe an ack for a message, had no room for it, or for a later one."""
-        return bool(self.refused) and all(self.refused.get(epoch, 0) > sequence for epoch in epochs)
+        return all(self.refused.get(epoch, 0) > sequence for epoch in epochs)
 
     def set_lagging(self, epochs: Collection[int]) -> None:
         """The flow does not wait for these peers."""
