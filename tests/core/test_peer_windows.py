@@ -88,3 +88,8 @@ def test_the_refusal_of_a_peer_that_is_not_up_changes_nothing(core: SendFlow) ->
     core.pace_keeper.on_refused(9, core.queue.next_to_send)
     assert core.in_flight.budget.in_flight == before
     assert core.receivers.refused == {}
+
+
+def test_no_more_is_refused_than_was_sent(core: SendFlow) -> None:
+    core.pace_keeper.on_refused(1, 2**62)
+    assert core.receivers.refused == {1: core.queue.next_to_send}

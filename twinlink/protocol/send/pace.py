@@ -117,7 +117,8 @@ class PaceKeeper:
         receivers = self._receivers
         if epoch not in receivers.up:
             return False
-        receivers.refused[epoch] = end = max(end, receivers.refused.get(epoch, 0))
+        end = min(max(end, receivers.refused.get(epoch, 0)), self._queue.next_to_send)
+        receivers.refused[epoch] = end
         if self.pace == "fastest" and epoch in receivers.pacing and len(receivers.pacing) > 1:
             self._leave_behind((epoch,), end)
             return True

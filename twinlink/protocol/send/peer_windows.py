@@ -1,7 +1,8 @@
 """The windows of the peers, as far as their refusals tell.  No I/O, no clock.
 
-A peer may have a smaller window than this side.  What it refuses is not in flight, and waits for the peer's request; no
-more is sent than the peer had room for.  So a peer whose application does not read one flow costs the others nothing.
+A peer may have a smaller window than this side.  What it refuses is in flight no more, and is retransmitted when the
+peer requests it.  Until then no more is sent than the peer had room for.  So a flow that a peer's application does not
+read holds up no other flow.
 """
 
 from .flow_control import SLACK_OCTETS, FlowControlWindow
@@ -10,7 +11,7 @@ from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
 
-GROWTH = 8  # by an eighth: so much may be refused, and is sent twice, each time that a peer has consumed all it took
+GROWTH = 8  # a window may be larger by an eighth than it seemed; if it is not, as much is refused and sent twice
 
 
 class PeerWindows:
@@ -29,15 +30,17 @@ class PeerWindows:
         self._unacked = unacked
         self._in_flight = in_flight
         self._flow_control = flow_control
-        self._windows: dict[int, tuple[int, int]] = {}  # by peer: octets; when all below is consumed it may have grown
+        self._windows: dict[int, tuple[int, int]] = {}  # by peer: octets; the number up to which it is tried
 
     def on_refused(self, epoch: int) -> None:
         """A peer that the flow waits for has refused what is below its `ReceiverSet.refused`."""
-        receivers, entries, end = self._receivers, self._unacked.entries, self._receivers.refused[epoch]
-        for first in range(receivers.consumed[epoch], end):
-            if first in entries and epoch in entries[first][1]:
-                break
-        else:
+        receivers, entries, oldest = self._receivers, self._unacked.entries, self._unacked.oldest()
+        if oldest is None or (epoch in self._windows and not self._in_flight):
+            return  # that is known
+        end = receivers.refused[epoch]
+        owed = range(max(oldest, receivers.consumed[epoch]), end)
+        first = next((one for one in owed if one in entries and epoch in entries[one][1]), None)
+        if first is None:
             return
         self._windows[epoch] = self._flow_control.octets_below(first), end
         self._in_flight.remove(
@@ -55,7 +58,7 @@ class PeerWindows:
         self._flow_control.limit_to(min(windows, default=self._flow_control.most))
 
     def on_tick(self) -> None:
-        """To be called five times a second."""
+        """To be called five times a second: a peer that has consumed what it had room for may have room for more."""
         if not self._windows:
             return
         consumed, next_to_send, most = self._receivers.consumed, self._queue.next_to_send, self._flow_control.most
