@@ -1,10 +1,11 @@
-"""What a peer with a small window refuses takes room in flight until it is acknowledged, and must not stop the flow."""
+"""What a peer refused takes room in flight while the sender does not know it, and must not stop the flow."""
 
 import pytest
 
 from tests.core.sending import acknowledge, send, taken
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
+from twinlink.protocol.send.pace import Pace
 
 PLENTY = 2**30
 LIMIT = 400_000
@@ -15,10 +16,10 @@ FALLEN = 50_000
 @pytest.mark.parametrize("pace", ["fastest", "slowest"])
 @pytest.mark.parametrize("waiting", [0, 40])
 def test_what_is_requested_leaves_though_what_was_refused_takes_all_the_room(
-    size: int, count: int, pace: str, waiting: int
+    size: int, count: int, pace: Pace, waiting: int
 ) -> None:
     budget = InFlightBudget(LIMIT)
-    core = SendFlow("flow", PLENTY, PLENTY, budget, pace=pace)  # type: ignore[arg-type]
+    core = SendFlow("flow", PLENTY, PLENTY, budget, pace=pace)
     core.on_peer_up(1, repairs=True)
     if pace == "slowest":
         core.on_peer_up(2, repairs=True)

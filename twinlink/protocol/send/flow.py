@@ -297,7 +297,7 @@ class SendFlow:
             queue.probe()
         if epoch in receivers.resuming:
             self.in_flight.uncertain = True
-            queue.on_peer_resumed(epoch)
+            queue.fragments.on_peer_resumed(epoch)
             queue.probe()
         queue.has_pending = queue.has_pending or queue.next_to_send < queue.next_sequence
         self.rtt.add_peer(epoch, receivers.all)

@@ -165,8 +165,8 @@ class SendQueue:
         """Whether something waits to be retransmitted; it may go although not `can_send`."""
         return bool(self._to_retransmit)
 
-    def _retransmission_is_due(self) -> bool:
-        """Whether a message that is requested goes without room; then it is the first that is taken.
+    def _put_due_first(self) -> bool:
+        """Have the requested message that goes without room be taken first; whether there is one.
 
         It is the first that the flow waits for, if nothing before it that was retransmitted is in flight.  The peer may
         have refused what takes the room, and acknowledges that only after what it requests.
@@ -199,7 +199,7 @@ class SendQueue:
         if self._unsorted:
             self._to_retransmit, self._unsorted = OrderedDict(sorted(self._to_retransmit.items())), False
         room = self._in_flight.room if may_block else self._in_flight.inline_room
-        due = may_block and room < BUNDLE_OCTETS and self._retransmission_is_due()
+        due = may_block and room < BUNDLE_OCTETS and self._put_due_first()
         if not (due or self.can_send) or (room <= 0 and not may_block):
             return None
         if self.fragments and not (self.fragments.stalled and self._abandoned):
@@ -301,10 +301,6 @@ class SendQueue:
         self._in_flight.add_all(messages, octets)
         self.next_to_send = end
         return taken
-
-    def on_peer_resumed(self, epoch: int) -> None:
-        """Peer ``epoch`` is back, and may have lost the fragments that left before: they are transmitted again."""
-        self.fragments.on_peer_resumed(epoch)
 
     def on_tick(self) -> bool:
         """To be called a few times a second.
