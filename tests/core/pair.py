@@ -18,8 +18,8 @@ from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.pace import Pace
 from twinlink.protocol.session import Session
+from twinlink.runtime import flow_endpoint, transmitter
 from twinlink.runtime import sender as sender_module
-from twinlink.runtime import transmitter
 from twinlink.runtime.callbacks import CallbackQueue
 from twinlink.runtime.sender import Sender
 from twinlink.transports import Endpoint, Transport
@@ -29,6 +29,14 @@ MS = 1_000_000
 START_NS = 10**15  # of both clocks; a session's hellos are numbered by the monotonic one
 IN_FLIGHT_OCTETS = 256 * 1024
 RETENTION = 64 * 1024 * 1024
+
+
+Tamper = Callable[[bytes, bytes], list[bytes]]  # topic and frame that an end would send -> what it sends instead
+
+
+def mute(topics: bytes) -> Tamper:
+    """What begins with this topic is not sent."""
+    return lambda topic, frame: [] if topic.startswith(topics) else [frame]
 
 
 @dataclass
@@ -163,7 +171,7 @@ class Pair:
     now: int = START_NS
     transmitted: int = 0
     ends: list[End] = field(default_factory=list)
-    muted: dict[int, bytes] = field(default_factory=dict)  # by epoch: what it sends with such topics is lost
+    tampering: dict[int, Tamper] = field(default_factory=dict)  # by epoch of an end
 
     def __post_init__(self) -> None:
         self.ends = [End(self, "near", 1), End(self, "far", 2)]
@@ -179,10 +187,13 @@ class Pair:
     def transmit(self, end: End, topic: bytes, frame: bytes) -> None:
         """What the first end sends reaches all others; what they send reaches the first."""
         others = [] if end not in self.ends else self.ends[1:] if end is self.near else [self.near]
+        tamper = self.tampering.get(end.epoch)
+        frames = [frame] if tamper is None else tamper(topic, frame)
         for other in others:
-            for at in self.path.arrivals(self.now) if not topic.startswith(self.muted.get(end.epoch, b"-")) else ():
-                self.transmitted += 1
-                heapq.heappush(other.arriving, (at, self.transmitted, topic, frame))
+            for one in frames:
+                for at in self.path.arrivals(self.now):
+                    self.transmitted += 1
+                    heapq.heappush(other.arriving, (at, self.transmitted, topic, one))
 
     def add(self, node: str, window: int = 2**24) -> End:
         """One more end that hears the first."""
@@ -218,9 +229,9 @@ class Pair:
 def pair(monkeypatch: pytest.MonkeyPatch, seed: int = 1, **path: float) -> Pair:
     """Two ends that are up, over a path with these properties."""
     made = Pair(Path(Random(seed)))
-    for module in (sender_module, transmitter):
+    for module in (sender_module, flow_endpoint, transmitter):
         for clock in ("_monotonic_ns", "_time_ns"):
-            monkeypatch.setattr(module, clock, lambda: made.now)
+            monkeypatch.setattr(module, clock, lambda: made.now, raising=False)
     made.run_until(lambda: made.near.is_up and made.far.is_up)
     for name, value in path.items():
         setattr(made.path, name, value)

@@ -72,7 +72,7 @@ def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
         endpoint="way",
         closing=False,
         send_timeout=0.0,
-        peer_manager=SimpleNamespace(up_names=list, alone=False, read_until=lambda _: {}),
+        peer_manager=SimpleNamespace(up_names=list, alone=False, read_positions=lambda *_: {}),
         closed=lambda: False,
         in_callback=lambda: False,
         wait=lambda *_: None,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.pair import MS, Pair, pair
+from tests.core.pair import MS, Pair, mute, pair
 from twinlink.events import LimitExceeded
 from twinlink.protocol.frames import (
     DATA_WORD,
@@ -42,7 +42,7 @@ def octets_sent(made: Pair, ns: int) -> int:
 def test_a_peer_that_requests_all_again_and_again_gets_little_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = pair(monkeypatch)
     made.far.receive("flow")
-    made.muted[made.far.epoch] = b"ack/"
+    made.tampering[made.far.epoch] = mute(b"ack/")
     sender = made.near.sender("flow")
     for _ in range(1000):
         sender.send(bytes(SIZE))

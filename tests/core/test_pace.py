@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.pair import MS, End, Pair, pair
+from tests.core.pair import MS, End, Pair, mute, pair
 from twinlink.events import Gap, LimitExceeded, Lost, PeerCaughtUp, PeerSlow
 from twinlink.message import Message
 from twinlink.runtime.sender import Sender
@@ -155,8 +155,8 @@ def test_a_peer_with_a_small_window_gets_everything_from_a_sender_with_a_large_o
 
 def test_a_peer_that_says_hello_and_acknowledges_nothing_is_a_slow_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     made, readers = crowd(monkeypatch, 0)
-    mute = made.add("mute")
-    made.muted[mute.epoch] = b"ack/"
+    silent = made.add("mute")
+    made.tampering[silent.epoch] = mute(b"ack/")
     sender = made.near.sender("flow", retention=4 * WINDOW)
     stream(made, sender, readers)
     made.run(500 * MS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.pair import MS, Pair, pair
+from tests.core.pair import MS, Pair, mute, pair
 from twinlink.events import Duplicate, Gap, Lost, PeerDown, PeerUp, Reordered, Restarted
 from twinlink.protocol.liveness import PEER_TIMEOUT_NS, TICK_NS
 from twinlink.runtime.sender import Sender
@@ -169,9 +169,9 @@ def test_a_node_whose_name_is_taken_comes_back_and_goes_on(monkeypatch: pytest.M
     true, got, sender = made.far, made.near.receive("flow"), made.far.sender("flow")
     stream(made, sender, 20)
     made.add("far")
-    made.muted[true.epoch] = b""
+    made.tampering[true.epoch] = mute(b"")
     made.run_until(lambda: made.near.told(Restarted))
-    made.muted.clear()
+    made.tampering.clear()
     stream(made, sender, 20)
     made.run_until(lambda: true.epoch in made.near.session.peer_manager.up)
     stream(made, sender, 20)

@@ -309,7 +309,7 @@ class Sending(RuleBasedStateMachine):
 
     def state(self) -> tuple[object, ...]:
         queue = self.core.queue
-        return self.core.stats(), queue.next_to_send, queue.has_pending, self.core.in_flight.sequences()
+        return self.core.stats(), queue.next_to_send, queue.has_pending, list(self.core.in_flight)
 
     @invariant()
     def the_account_is_right(self) -> None:

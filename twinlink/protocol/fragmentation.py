@@ -63,6 +63,10 @@ class Fragmenter:
         self._received[epoch] = octets
         return True
 
+    def received_by(self, epoch: int) -> int:
+        """Octets of the frame that a peer has, as far as it has said."""
+        return self._received.get(epoch, 0)
+
     def forget(self, epoch: int) -> None:
         """The peer is back after an interruption: it may have nothing of the frame."""
         self._received.pop(epoch, None)
@@ -79,7 +83,7 @@ class Fragmenter:
 
     def _received_by_all(self, epochs: frozenset[int]) -> int:
         """Octets that all of these peers have."""
-        return min((self._received.get(epoch, 0) for epoch in epochs), default=0)
+        return min(map(self.received_by, epochs), default=0)
 
 
 class FrameTooLong(Exception):

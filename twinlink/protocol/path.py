@@ -22,6 +22,10 @@ class Path(Protocol):
     def direct_octets(self) -> int:
         """So many octets may be in flight before the congestion limit holds back."""
 
+    @property
+    def hellos_overtake(self) -> bool:
+        """Whether hellos may pass data on their way."""
+
     def joins(self, epoch: int, hears_us: bool) -> bool:
         """Whether this peer has connected, and gets hellos and acks but no messages yet."""
 

@@ -13,8 +13,9 @@ from .context import Context
 from .duplicate_names import DuplicateNames
 from .frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, MAX_SEQUENCE, Frame, Hello, Kind, MalformedFrame
 from .frames import frame as make_frame
+from .hello_positions import HelloPositions
 from .limits import LimitCounters, Limits
-from .liveness import BEHIND_NS, SUSPECT_NS, Peer, PeerState, PeerTable, PeerTransition
+from .liveness import BEHIND_NS, Peer, PeerState, PeerTable, PeerTransition
 from .path import Path
 from .reconnect import ProbeResult, ReconnectPolicy
 from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
@@ -65,8 +66,8 @@ class PeerManager:
         self.hello_due, self.alone = False, True
         self.senders: dict[str, SendEndpoint] = {}
         self.budgets: dict[Priority, InFlightBudget] = {
-            "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
-            "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS),
+            "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
+            "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
         }
         self.sends_urgent = self.receives_urgent = False
         self._context = context
@@ -83,6 +84,7 @@ class PeerManager:
         self._drained_mono_ns = mono_ns
         self._reconnect = ReconnectPolicy(mono_ns)
         self._duplicate_names = DuplicateNames()
+        self._hello_positions = HelloPositions()
 
     def add_sender(self, sender: SendEndpoint) -> None:
         """Tell this sender which peers are up or suspended, now and from now on."""
@@ -115,16 +117,9 @@ class PeerManager:
         peer = self.find(epoch)
         return peer is not None and peer.start_known
 
-    def read_until(self, mono_ns: int) -> dict[int, int]:
-        """For each peer that is up, up to when it has read what was sent, by its hellos.
-
-        Until now, where it says that it is behind: it will read the rest when its handler returns.
-        """
-        return {
-            peer.epoch: mono_ns if peer.behind and mono_ns - peer.heard_mono_ns < SUSPECT_NS else peer.confirmed
-            for peer in list(self.peers.sessions.values())
-            if peer.up
-        }
+    def read_positions(self, flow: str, mono_ns: int) -> dict[int, int]:
+        """As `HelloPositions.read`, of the peers of this session."""
+        return self._hello_positions.read(flow, list(self.peers.sessions.values()), mono_ns)
 
     def up_names(self) -> list[str]:
         """Names of the nodes that are up."""
@@ -222,6 +217,9 @@ class PeerManager:
         if current is not None and current.interrupted:  # so messages, acks and naks may be lost
             for sender in list(self.senders.values()):
                 sender.probe()
+        if len(self.up) > 1:
+            for sender in list(self.senders.values()):
+                sender.on_read(mono_ns)
         return hello, new
 
     def _answer(self, mono_ns: int, at_once: bool) -> None:
@@ -344,6 +342,7 @@ class PeerManager:
         self.hello_due = False
         senders = list(self.senders.items())
         flows = {flow: sender.next_to_send for flow, sender in senders}
+        self._hello_positions.add(mono_ns, flows)
         detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
         heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
         behind = mono_ns - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time

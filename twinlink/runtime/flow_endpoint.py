@@ -16,6 +16,10 @@ from ..transports import Transport
 from .link_state import LinkState
 from .transmitter import Transmitter
 
+PACE_CHECK_NS = 5_000_000
+
+_monotonic_ns = time.monotonic_ns
+
 
 class FlowEndpoint:
     """Behind a `Sender`: a `SendFlow` with locks, as the threads of the link need it.
@@ -48,6 +52,7 @@ class FlowEndpoint:
         self._next_at_tick = 0  # number of the next message at the last tick
         self._at_rest = False  # at the last tick
         self._receivers_at_tick = core.receivers.all
+        self._pace_checked_mono_ns = 0
         self.transmitter = Transmitter(core, transport, f"traffic/{core.flow}".encode(), link.epoch)
         self.order_lock, self.state_lock = self.transmitter.order_lock, self.transmitter.state_lock
 
@@ -82,9 +87,16 @@ class FlowEndpoint:
             with self.state_lock:
                 core.pace_keeper.on_acked(epoch, records)
         queue = self._queue
-        if queue.has_pending and (queue.can_send or self.check_pace(t4_mono_ns) or queue.is_requested):
+        if queue.has_pending and (queue.can_send or self._check_pace_on_ack(t4_mono_ns) or queue.is_requested):
             self._link.wake_transmit()
         return acks
+
+    def _check_pace_on_ack(self, now_mono_ns: int) -> bool:
+        """As `check_pace`, now and then: acks come by the thousand."""
+        if now_mono_ns - self._pace_checked_mono_ns < PACE_CHECK_NS:
+            return False
+        self._pace_checked_mono_ns = now_mono_ns
+        return self.check_pace(now_mono_ns)
 
     def refused_received(self, epoch: int, end: int, t4_mono_ns: int) -> None:
         """Take in that a peer has no room for some of what arrived there, below ``end``."""
@@ -98,11 +110,21 @@ class FlowEndpoint:
 
         To be called when what waits cannot go, or a message of ``size`` octets cannot be kept.
         """
-        if len(self.core.receivers.pacing) < 2:
+        if len(self.core.receivers.up) < 2:
             return False
-        read_until = self._link.peer_manager.read_until(now_mono_ns)
+        peer_manager, pace_keeper = self._link.peer_manager, self.core.pace_keeper
+        read = peer_manager.read_positions(self.flow, now_mono_ns)
         with self.state_lock:
-            return self.core.pace_keeper.check(now_mono_ns, size, read_until)
+            suspects = pace_keeper.suspects
+            goes_on = pace_keeper.check(now_mono_ns, size, read)
+            if not suspects and pace_keeper.suspects:
+                peer_manager.hello_due = True  # a suspect that confirms it has read what is in flight
+        return goes_on
+
+    def on_read(self, mono_ns: int) -> None:
+        """A peer has said how far it has read: a flow that waits for it may perhaps go on without it."""
+        if self._queue.has_pending and not self._queue.can_send and self.check_pace(mono_ns):
+            self._link.wake_transmit()
 
     def nak_received(
         self, epoch: int, known: int, missing: list[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -126,7 +148,6 @@ class FlowEndpoint:
         """Take in how many octets a peer has of a frame that leaves in fragments."""
         with self.state_lock:
             self._queue.fragments.on_progress(epoch, sent_ns, octets)
-            self.core.pace_keeper.on_answer(epoch)
         if self._queue.can_send:
             self._link.wake_transmit()
 
@@ -175,11 +196,11 @@ class FlowEndpoint:
 
     def on_tick(self) -> None:
         """To be called with every hello, and more rarely while it `rests`: have the peers say what they miss."""
-        core, now_mono_ns = self.core, time.monotonic_ns()
-        several = len(core.receivers.pacing) > 1
-        read_until = self._link.peer_manager.read_until(now_mono_ns) if several else {}
+        core, now_mono_ns = self.core, _monotonic_ns()
+        several = len(core.receivers.up) > 1
+        read = self._link.peer_manager.read_positions(self.flow, now_mono_ns) if several else {}
         with self.state_lock:
-            self._at_rest = core.on_tick(now_mono_ns, read_until)
+            self._at_rest = core.on_tick(now_mono_ns, read)
             self._next_at_tick, self._receivers_at_tick = self._queue.next_sequence, core.receivers.all
         if self._queue.has_pending:
             self._link.wake_transmit()

@@ -88,6 +88,7 @@ class Transport(ABC):
     scouts: bool = False  # whether the link probes the listener's port, see `reached`; may change while it is open
     epoch: int | None = None  # of the link that opens it, set before
     admits_only_trusted: bool = False  # whether a listener refuses peers without a certificate that it trusts
+    hellos_overtake: ClassVar[bool] = False  # whether hellos may pass data on their way
     takes_identity: ClassVar[bool] = False  # whether it can authenticate its peers
     identity: "WatchedIdentity | None" = None  # of the link that opens it, set before
     # With an identity: the peer of the connection that the last frame of `receive` came over; None: not trusted.

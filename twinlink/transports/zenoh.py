@@ -65,6 +65,7 @@ class ZenohTransport(Transport):
     # ``block_before_close_ms`` ends the connection, although data flow.
     direct_octets = 15 * 48 * 1024
     whole_octets = 17 * 64 * 1024
+    hellos_overtake = True
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: ZenohOptions) -> None:
         super().__init__(endpoint, listening, max_frame, options)

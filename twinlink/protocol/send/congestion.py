@@ -32,6 +32,7 @@ class InFlightBudget:
     share is that of flows that were in use lately; a flow that begins, alone or with many, finds what is left.
 
     Attributes:
+        hellos_overtake: whether hellos may pass data on their way.
         limit: octets of all flows, framing included.
         inline: of them, as many as the transport takes at once: beyond, it may make the transmitting thread wait.
         share, inline_share: of each flow that has something in flight already.
@@ -46,7 +47,8 @@ class InFlightBudget:
     thread runs (CPython's interpreter lock), and no Ctrl-C comes.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, hellos_overtake: bool = False) -> None:
+        self.hellos_overtake = hellos_overtake
         self.limit = self.inline = self.share = self.inline_share = self.unfragmented = limit
         self.fragment = limit // FRAGMENTS
         self.frame_limit = 2**31

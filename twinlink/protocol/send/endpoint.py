@@ -80,6 +80,9 @@ class SendEndpoint(Protocol):
     def give_up_longer(self, size: int, reason: str) -> None:
         """No payload of more than ``size`` octets gets through: what is longer is lost."""
 
+    def on_read(self, mono_ns: int) -> None:
+        """A peer has said how far it has read: a flow that waits for it may perhaps go on without it."""
+
     def probe(self) -> None:
         """Have the peers say what they miss, if any owes an ack."""
 

@@ -60,26 +60,25 @@ class SendFlow:
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
         self.unconfirmed = UnconfirmedEvictions()
         self._asked_losses = 0  # how many were lost when the peers were last asked what arrived
-        self.abandonment = Abandonment(
+        self.abandonment = abandonment = Abandonment(
             self.queue, self.receivers, self.unacked, self.losses, self.unconfirmed, self._acked_by
         )
-        abandon = self.abandonment.abandon
+        abandon = abandonment.abandon
         self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, abandon)
         self.fits = self._overflow_policy.fits
         sending = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control
         self.pace_keeper = PaceKeeper(pace, *sending)
-        self._tail_loss_probe = TailLossProbe(
-            *sending, self.unconfirmed, repair=repair, lose=self.abandonment.lose_unacked
-        )
+        self._tail_loss_probe = TailLossProbe(*sending, self.unconfirmed, repair=repair, lose=abandonment.lose_unacked)
 
-    def on_tick(self, now_mono_ns: int, read_until: Mapping[int, int] = MappingProxyType({})) -> bool:
-        """To be called five times a second; ``read_until``: as `PeerManager.read_until` says.
+    def on_tick(self, now_mono_ns: int, read: Mapping[int, int] = MappingProxyType({})) -> bool:
+        """To be called five times a second; ``read``: as `PeerManager.read_positions` says.
 
         Returns whether the caller may skip ticks while nothing happens on this flow.
         """
         self._tail_loss_probe.on_tick()
-        self.pace_keeper.check(now_mono_ns, 0, read_until)
-        self.pace_keeper.on_tick()
+        if self.receivers.end_resumptions():
+            self.in_flight.uncertain = bool(self.receivers.resuming)
+        self.pace_keeper.on_tick(now_mono_ns, read)
         if not self.repair and self.losses.count != self._asked_losses and self.receivers.up:
             self._asked_losses = self.losses.count
             self.queue.probe()  # the answer says what of it has arrived
@@ -239,7 +238,7 @@ class SendFlow:
         Returns acks for messages that it has and whose own ack was lost.  When they arrived is not known (T2 = T3), so
         they do not count for the delays.
         """
-        self.pace_keeper.on_answer(epoch)
+        self.pace_keeper.on_seen(epoch, known)
         entries, missing_there = self.unacked.entries, RangeSet(missing)
         present = [
             one for one in self.unacked.between(0, known) if epoch in entries[one][1] and one not in missing_there

@@ -84,6 +84,16 @@ class FragmentTransmission:
         if epoch in self._unacked_by(fragmenter) and fragmenter.on_progress(epoch, sent_ns, octets):
             self._count(fragmenter)
 
+    def arrived(self, sequence: int, epoch: int) -> int:
+        """Octets of a message that a peer says are there; 0 where the message does not leave in fragments."""
+        fragmenter = self._fragmenter
+        return fragmenter.received_by(epoch) if fragmenter is not None and fragmenter.sequence == sequence else 0
+
+    def recount(self) -> None:
+        """The flow waits for other peers than before."""
+        if (fragmenter := self._leaving) is not None:
+            self._count(fragmenter)
+
     def on_peer_resumed(self, epoch: int) -> None:
         """Peer ``epoch`` is back, and may have lost the fragments that left before: they are transmitted again."""
         if (fragmenter := self._leaving) is not None:

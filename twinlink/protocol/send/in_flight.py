@@ -1,6 +1,6 @@
 """What of a flow is in flight: transmitted, and neither acknowledged nor refused by a peer that the flow waits for."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import repeat
 
 from .congestion import InFlightBudget
@@ -138,9 +138,9 @@ class InFlight:
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._of
 
-    def sequences(self) -> list[int]:
-        """What is in flight, in the order of transmission."""
-        return list(self._of)
+    def __iter__(self) -> Iterator[int]:
+        """The sequences that are in flight, in the order of transmission."""
+        return iter(self._of)
 
     def __bool__(self) -> bool:
         return bool(self._of)

@@ -46,7 +46,7 @@ class PeerWindows:
         self._in_flight.remove(
             [
                 one
-                for one in self._in_flight.sequences()
+                for one in self._in_flight
                 if first <= one < end and receivers.have_refused(one, entries[one][1] & receivers.pacing)
             ]
         )

@@ -165,6 +165,10 @@ class SendQueue:
         """Whether something waits to be retransmitted; it may go although not `can_send`."""
         return bool(self._to_retransmit)
 
+    def is_repairing(self, sequence: int) -> bool:
+        """Whether a message was requested, and has not been acknowledged since."""
+        return sequence in self._to_retransmit or sequence in self.retransmitted
+
     def _put_due_first(self) -> bool:
         """Have the requested message that goes without room be taken first; whether there is one.
 

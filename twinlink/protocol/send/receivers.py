@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 from ..frames import MAX_PAYLOAD
 
+RESUME_TICKS = 5  # a second: a peer that came back has been probed as often
+
 
 class ReceiverSet:
     """Peers by epoch: *up*, or *suspended*, which fell silent and will request what they missed when they return.
@@ -24,7 +26,7 @@ class ReceiverSet:
         refused: of the peers that are up, those that had no room for something -> one more than its highest number.
             What they have not acknowledged below that is not in flight to them.
         resuming: of the peers that are up, those that came back -> the first unsent number then; until they have said
-            what they miss.
+            what they miss, or `RESUME_TICKS` long.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class ReceiverSet:
         self.unread_by: dict[int, int] = {}
         self.refused: dict[int, int] = {}
         self.resuming: dict[int, int] = {}
+        self._resuming_ticks: dict[int, int] = {}  # left, of each
         self.least_payload = MAX_PAYLOAD
         self._max_payload: dict[int, int] = {}  # of all
         self._unfragmented_only: set[int] = set()  # of the peers that are up: those that take every frame whole
@@ -57,13 +60,25 @@ class ReceiverSet:
         self._max_payload[epoch] = max_payload
         self.first_owed.setdefault(epoch, first_owed)
         if epoch in self.suspended:
-            self.resuming[epoch] = next_to_send
+            self.resuming[epoch], self._resuming_ticks[epoch] = next_to_send, RESUME_TICKS
         if not repairs:
             self._unfragmented_only.add(epoch)
         self.consumed.setdefault(epoch, self.suspended.pop(epoch, self.unread_by.pop(epoch, first_owed)))
         if sends_naks:
             self.repairing.add(epoch)
         self._update()
+
+    def end_resumptions(self) -> bool:
+        """Forget which peers are `resuming` that answer no probe; to be called at each tick.
+
+        Returns whether there were any.
+        """
+        before = list(self.resuming)
+        for epoch in before:
+            self._resuming_ticks[epoch] -= 1
+            if self._resuming_ticks[epoch] <= 0:
+                del self.resuming[epoch]
+        return bool(before)
 
     def on_down(self, epoch: int, may_return: bool) -> bool:
         """It is not up any more; returns whether it is suspended now, so that what it owes is kept for it."""

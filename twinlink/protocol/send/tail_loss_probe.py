@@ -105,7 +105,7 @@ class TailLossProbe:
             unacked_by = entries[sequence][1] if sequence in entries else frozenset(repairing)
             if unacked_by and repairing.isdisjoint(unacked_by):
                 self._lose(sequence, unacked_by)
-        self._presumed_lost = [one for one in self._in_flight.sequences() if repairing.isdisjoint(entries[one][1])]
+        self._presumed_lost = [one for one in self._in_flight if repairing.isdisjoint(entries[one][1])]
         self._in_flight.remove(self._presumed_lost)
 
 
