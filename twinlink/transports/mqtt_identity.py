@@ -137,7 +137,7 @@ class MqttIdentity:
         own = self.watched.identity
         keys = (*self.watched.valid, *(() if self._has_broker else self.watched.brokers))
         pinned = b"".join(key.certificate_pem for key in keys)
-        return pinned + own.authority + (own.certificate_file.read_bytes() if self._has_broker else b"")
+        return pinned + own.authority + (own.certificate_pem if self._has_broker else b"")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -113,7 +113,7 @@ class ZenohIdentity:
         own, peers = self.watched.identity, self.pins
         self._used, self._used_peers = own, peers
         # Zenoh opens no listener of TLS with client certificates, unless it has a trust anchor.
-        roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_file.read_bytes()
+        roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_pem
         names, proved = sorted(self.names), peers if self._side == "listener" else None
         found = self._tls(own, roots) | {"access_control": self._access(own, names, proved)}
         if self._side == "listener":

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import ConfigurationError
-from ..identity import private_files
+from ..identity.folder import Folder
 from ..identity.identity import Identity
 from ..identity.public_line import INTERMEDIARIES
 from .base import Endpoint
@@ -73,7 +73,8 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
     }
     try:
         configuration = f"{json.dumps(settings, indent=2)}\n".encode()
-        private_files.write_folder(folder, {PASSWORDS: dictionary(identity, peers), CONFIGURATION: configuration})
+        with Folder.opened(identity.folder, exclusive=True) as opened:
+            opened.write_folder(FOLDER, {PASSWORDS: dictionary(identity, peers), CONFIGURATION: configuration})
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder / CONFIGURATION
