@@ -277,7 +277,7 @@ def _day(time: datetime) -> str:
 
 
 def _print(line: str) -> None:
-    Output(as_json=False).write(f"{line}\n".encode())
+    Output(as_json=False).line(line)
 
 
 _RUN: dict[str, Callable[[argparse.Namespace], None]] = {

@@ -29,7 +29,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..errors import ConfigurationError
-from ..process.text import unmarked
+from ..process.text import printable, unmarked
 from . import certificates, trust_file
 from .folder import Folder
 from .public_line import PublicLine, Role, check_name, check_role
@@ -207,6 +207,14 @@ class Identity:
     def private_key_file(self) -> Path:
         """PEM."""
         return self.folder / PRIVATE_KEY
+
+    def file_names(self, program: str) -> tuple[str, str]:
+        """Absolute names of the two files, for a program that takes UTF-8 only.  Raises ConfigurationError."""
+        names = str(self.certificate_file.absolute()), str(self.private_key_file.absolute())
+        for name in names:
+            if printable(name) != name:
+                raise ConfigurationError(f"{program} takes only files whose name is UTF-8: rename {printable(name)}")
+        return names
 
     @property
     def peers(self) -> dict[str, TrustedPeer]:

@@ -4,10 +4,16 @@ Editors, and shells on Windows, put a byte order mark (U+FEFF) before a text.  L
 has those that are no UTF-8 as surrogates (PEP 383), which no stream takes.
 """
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 MARK = "\ufeff"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_OCTETS = 0xDC00  # PEP 383: the surrogate of an octet is this much above it
+_OF_OCTETS = range(_OCTETS + 0x80, _OCTETS + 0x100)
 
 
 def decode(octets: bytes) -> str:
@@ -15,8 +21,9 @@ def decode(octets: bytes) -> str:
 
     Raises ValueError that says what is wrong and in which line; the caller names the file.
     """
+    octets = octets.removeprefix(MARK.encode())
     try:
-        return octets.decode("utf-8-sig")
+        return octets.decode()
     except UnicodeDecodeError as error:
         if octets[:2] in _UTF_16:
             raise ValueError("it begins with the byte order mark of UTF-16: save it as UTF-8") from None
@@ -34,6 +41,32 @@ def unmarked(line: str) -> str:
     return line.replace(MARK, "")
 
 
-def printable(name: object) -> str:
-    r"""A name that any stream takes: of one that is no UTF-8, the octets stand as ``\xfc``."""
-    return str(name).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+def printable(text: str) -> str:
+    r"""A text that any stream takes: octets that are no UTF-8 stand as ``\xfc``, other surrogates as ``\ud800``."""
+    return _SURROGATE.sub(_escaped, text)
+
+
+def on_one_line(text: str) -> str:
+    """Escape what is not printable: a name that a peer chose must neither start a new line nor control the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in printable(text))
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """As `json.dumps`, in ASCII; strings are `printable`, since other readers refuse half of a surrogate pair."""
+    text = json.dumps(value, **options)
+    return json.dumps(_printable_in(value), **options) if r"\ud" in text else text
+
+
+def _printable_in(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable_in(name): _printable_in(one) for name, one in value.items()}
+    return [_printable_in(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _escaped(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number - _OCTETS:02x}" if number in _OF_OCTETS else f"\\u{number:04x}"

@@ -88,10 +88,11 @@ def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen:
             f"--identity {identity.folder}` with the line that `twinlink key show` prints there"
         )
     folder = (identity.folder / FOLDER).absolute()
+    certificate, private_key = identity.file_names("mosquitto")
     settings = SETTINGS.format(
         trusted=folder / TRUSTED,
-        certificate=identity.certificate_file.absolute(),
-        key=identity.private_key_file.absolute(),
+        certificate=certificate,
+        key=private_key,
         access=folder / ACCESS,
     )
     ports = [f"\nlistener {one.port} {one.host.strip('[]')}\n{settings}" for one in listen]

@@ -51,10 +51,11 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
         [_policy(name, namespaces) for name in sorted(named)],
     )
     roots = b"".join(peer.certificate_pem for peer in peers)
+    certificate, private_key = identity.file_names("zenohd")
     tls = {
         "root_ca_certificate_base64": base64.b64encode(roots).decode(),
-        "listen_certificate": str(identity.certificate_file.absolute()),
-        "listen_private_key": str(identity.private_key_file.absolute()),
+        "listen_certificate": certificate,
+        "listen_private_key": private_key,
         "enable_mtls": True,
         "close_link_on_expiration": True,
     }
