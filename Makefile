@@ -50,6 +50,7 @@ REVISION ?= $(shell git describe --always --exclude '*' --dirty --abbrev=40)
 
 image: ## the container images twinlink-exporter and twinlink-replay, with podman, buildah or docker
 	@test -n "$(BUILDER)" || { echo "make image: install podman, buildah or docker, or name one: BUILDER=..." >&2; exit 2; }
+	@case "$(BASE)" in *@sha256:*) ;; *) echo "make image: $(BASE) may come to mean another image; for a release give BASE=NAME@sha256:DIGEST (containers/README.md)" >&2 ;; esac
 	@for image in $(IMAGES); do \
 	  $(BUILDER) build --file containers/$$image.Containerfile --tag twinlink-$$image:$(TAG) --build-arg BASE=$(BASE) \
 	    --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) $(ARGS) . || exit 2; \

@@ -35,9 +35,9 @@ trap 'rm -rf "$work"' EXIT
 root=$work/rootfs
 
 echo "build-image: Python packages" >&2
-"$pip" wheel --quiet --no-deps --wheel-dir "$work/wheels" .
-"$pip" download --quiet --dest "$work/wheels" --only-binary :all: --python-version 3.11 --constraint constraints.txt \
-  "twinlink[e3,recording,replay,metrics] @ file://$(echo "$work"/wheels/twinlink-*.whl)"
+"$pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/wheels" .
+"$pip" download --quiet --dest "$work/wheels" --only-binary :all: --python-version 3.11 \
+  --require-hashes --requirement containers/requirements.txt
 
 echo "build-image: Debian 12 with GNU Radio" >&2
 # gnuradio asks for any x-terminal-emulator and would bring gnome-terminal: xterm is a tenth of it.

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -12,6 +11,7 @@ from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
 from .message import Ack, Message
 from .process import exit_hooks
+from .process.host_name import host_name
 from .process.signals import DeferSignals, defer_signals
 from .protocol.authentication import new_epoch
 from .protocol.frames import HEADER_OCTETS
@@ -83,7 +83,7 @@ class Link:
         self.listening = transport.listening
         self.epoch = new_epoch(transport.identity.name if transport.identity is not None else None)
         # In containers every program is process 1, and those that share the host's network share its name.
-        self.node = node or f"{socket.gethostname()}-{os.getpid()}-{self.epoch >> 48:04x}"
+        self.node = node or f"{host_name()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = limits.max_payload
         self._window = limits.window
         self._retention = retention

@@ -158,7 +158,7 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 2
     with ExitStack() as stack:
-        gnb = stack.enter_context(Srn(7, config("gnb.conf", given.transport)))
+        gnb = stack.enter_context(Srn(7, config("recording.conf", given.transport)))
         twin = stack.enter_context(Srn(21, config("twin.conf", given.transport)))
         cable([gnb, twin])
         began = time.monotonic()

@@ -48,7 +48,7 @@ def received_octets(node: Srn, interface: str) -> int:
 
 def test_two_nodes_run_the_demos_path_over_col0(nodes: list[Srn]) -> None:
     gnb, twin = nodes
-    push(gnb, "radio.conf", config("gnb.conf", "zenoh"))
+    push(gnb, "radio.conf", config("recording.conf", "zenoh"))
     push(twin, "radio.conf", config("twin.conf", "zenoh"))
     said: list[str] = []
     play(Job(nodes, said.append), gnb)
@@ -130,7 +130,7 @@ def test_a_configuration_that_cannot_be_used_is_an_error_with_its_reason(node: S
 
 
 def test_without_col0_the_exporter_says_what_to_do(node: Srn) -> None:
-    push(node, "radio.conf", config("gnb.conf", "zenoh"))
+    push(node, "radio.conf", config("recording.conf", "zenoh"))
     boot(node).wait(patience(30))
     wait_until(lambda: status(node)["STATUS"] == "ERROR", patience(10))
     assert "isGateway" in status(node)["INFO"]

@@ -15,7 +15,6 @@ from typing import Any
 from twinlink import __version__
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-EXTRAS = "e3,recording,replay,metrics,mqtt,websocket"  # of both images
 CLONE_NEWNS = 0x00020000  # sched.h
 
 
@@ -55,8 +54,9 @@ class Workshop:
         revision = self._run("git", "rev-parse", "HEAD", cwd=CHECKOUT)
         self._run("git", "archive", "--output", str(context / "source.tar"), revision, cwd=CHECKOUT)
         self._run("tar", "--extract", "--file", "source.tar", cwd=context)
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", "containers/wheels"]
-        self._run(*pip, "--constraint", "constraints.txt", f".[{EXTRAS}]", "hatchling", cwd=context)
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", "containers/wheels", "--require-hashes"]
+        for packages in ("requirements", "build-requirements"):
+            self._run(*pip, "--requirement", f"containers/{packages}.txt", cwd=context)
         arguments = "ARGS=--isolation chroot --pull=never --build-arg OFFLINE=1"
         given = (f"BUILDER={' '.join(self._buildah)}", f"BASE={base}", f"REVISION={revision}", arguments)
         self._run("make", "image", *given, cwd=context)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -269,3 +270,24 @@ def test_a_flood_of_hellos_is_bounded() -> None:
         table.expire(now + PEER_TIMEOUT_NS + 1, now + PEER_TIMEOUT_NS + 1)
         assert table.all() == []
     assert len(table.sessions) <= MAX_REMEMBERED + 1024
+
+
+@pytest.mark.parametrize("up_ns", [0, 1, 2**50 - 1, 2**53, 2**55 + 12345, 2**62])
+def test_numbers_of_hellos_are_exact_doubles_for_91_days(up_ns: int) -> None:
+    """As those of one host are compared, they count from one origin, unless it was passed in between."""
+    table, later = PeerTable(OURS, up_ns), PeerTable(OURS, up_ns + 1)
+    after_91_days = up_ns + 91 * 24 * 3600 * 10**9
+    assert 0 <= table.number(up_ns) < table.number(after_91_days) < 2**53
+    assert up_ns == 2**50 - 1 or table.number(up_ns + 2) == later.number(up_ns + 2)
+
+
+def test_a_number_that_came_back_as_a_double_is_news() -> None:
+    """Of a session that is older than that."""
+    table = PeerTable(OURS, 12345)
+    now = 2**54 + 12345
+    for _ in range(10):
+        now += HELLO_INTERVAL_NS
+        told = int(float(table.number(now - 1_000_001)))
+        table.on_hello(2, now, now, confirming("gnb", told), now)
+        assert table.expire(now, now) == []
+        assert [peer.node for peer in table.all() if peer.up] == ["gnb"]

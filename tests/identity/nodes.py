@@ -13,6 +13,7 @@ import pytest
 
 import twinlink
 from twinlink.identity import Identity, PublicLine, Role, trust
+from twinlink.identity.folder import Folder
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import GENEROUS, drain
 from twinlink.transport_options import TransportName
@@ -44,6 +45,12 @@ class Node:
 
     def revoke(self, peer: "Node", fingerprint: str | None = None) -> None:
         trust.revoke(self.folder, peer.name, fingerprint)
+
+
+def put(folder: Path, name: str, content: bytes) -> None:
+    """Write a file of an identity as twinlink itself does."""
+    with Folder.opened(folder, exclusive=True) as opened:
+        opened.write(name, content)
 
 
 def make(folder: Path, name: str, role: Role, expires_in_s: float | None = None) -> Node:

@@ -11,9 +11,9 @@ import pytest
 
 import twinlink
 from tests.identity.authority import Authority
-from tests.identity.nodes import REFUSED_S, Node, deliver, make, make_pair, needs_mosquitto
+from tests.identity.nodes import REFUSED_S, Node, deliver, make, make_pair, needs_mosquitto, put
 from twinlink import cli
-from twinlink.identity import private_files, trust
+from twinlink.identity import trust
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import wait_for_event
 from twinlink.transports.mosquitto import RUNNING, SBIN
@@ -120,11 +120,11 @@ def test_a_broker_may_have_a_certificate_of_an_authority(site: Site) -> None:
     files = Authority("root").issue("broker-7", host="mqtt.example.org")
     for node in (site.twin, site.gnb):
         node.revoke(site.broker)
-        private_files.write(node.folder / "ca.crt", files["ca.crt"])
+        put(node.folder, "ca.crt", files["ca.crt"])
         trust.trust_issued(node.folder, "mqtt.example.org", "broker")
     (site.broker.folder / "secret").unlink()
     for file, content in files.items():
-        private_files.write(site.broker.folder / file, content)
+        put(site.broker.folder, file, content)
     site.start("twin-1=gnb-1")
     with site.listen() as listener, site.connect(site.gnb) as connector:
         wait_until(lambda: listener.peers() and connector.peers())

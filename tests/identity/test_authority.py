@@ -6,12 +6,12 @@ import pytest
 
 import twinlink
 from tests.identity.authority import Authority, mount
-from tests.identity.nodes import REFUSED_S, Node, deliver, make, make_pair, needs_mosquitto, opener, streaming
+from tests.identity.nodes import REFUSED_S, Node, deliver, make, make_pair, needs_mosquitto, opener, put, streaming
 from tests.identity.test_authenticated_mqtt import pair_of
 from tests.identity.test_authenticated_zenoh import issued_by
 from twinlink import cli
 from twinlink.cli import identity_checks
-from twinlink.identity import Identity, certificates, private_files, trust
+from twinlink.identity import Identity, certificates, trust
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
@@ -111,7 +111,7 @@ def test_a_connector_says_that_a_listener_has_another_name(
 def test_a_trusted_peer_is_no_authority(transport: TransportName, endpoint: str, tmp_path: Path) -> None:
     """It cannot issue certificates in the name of another, also where those of an authority count."""
     twin, gnb = make_pair(tmp_path)
-    private_files.write(twin.folder / "ca.crt", Authority("root").issue("twin-1")["ca.crt"])
+    put(twin.folder, "ca.crt", Authority("root").issue("twin-1")["ca.crt"])
     other = make(tmp_path, "gnb-2", "gnb")
     twin.trust(other)
     port, trusted = int(endpoint.rpartition(":")[2]), [twin.identity.line.certificate]
@@ -162,7 +162,7 @@ def test_a_name_is_trusted_and_revoked(tmp_path: Path, capsys: pytest.CaptureFix
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     for file in ("tls.key", "tls.crt", "ca.crt"):
-        private_files.write(own / file, (twin / file).read_bytes())
+        put(own, file, (twin / file).read_bytes())
 
     def key(line: str) -> str:
         assert cli.main(["key", *line.split(), "--identity", str(own)]) == 0

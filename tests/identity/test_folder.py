@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import traceback
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,8 @@ from zmq.utils import z85
 import twinlink
 from tests.identity.nodes import Node, make, make_pair
 from twinlink.errors import ConfigurationError
-from twinlink.identity import Identity, PublicLine, certificates, private_files, trust
+from twinlink.identity import Identity, PublicLine, certificates, trust
+from twinlink.identity.folder import Folder
 from twinlink.identity.secret_line import SecretLine
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.protocol.authentication import epoch_prefix
@@ -82,15 +84,95 @@ def test_what_others_can_change_is_refused(what: str, mode: int, tmp_path: Path)
         Identity.load(twin.folder)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+OTHER, RANDOM = 65534, 1000680000  # another user; the one that OpenShift chooses for a pod
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+
+
+def _given_away(folder: Path, what: str) -> None:
+    """Let another user have the folder, a file of it, or the link or the folder on the way to that file."""
+    file = folder / "trusted"
+    if what == "folder":
+        os.chown(folder, OTHER, OTHER)
+    elif what in {"link", "target", "way"}:
+        (away := folder.parent / "away").mkdir(mode=0o755)
+        file.rename(away / "trusted")
+        file.symlink_to("../away/trusted" if what == "way" else away / "trusted")
+        os.chown({"link": file, "target": away / "trusted", "way": away}[what], OTHER, OTHER, follow_symlinks=False)
+    else:
+        (folder / what).touch(0o600)
+        os.chown(folder / what, OTHER, OTHER)
+
+
+@as_root
+@pytest.mark.parametrize(
+    "what", ["folder", "link", "target", "way", "secret", "tls.key", "tls.crt", "trusted", "revoked"]
+)
+def test_nothing_of_another_user_counts(what: str, tmp_path: Path) -> None:
+    """Neither when it is read, nor when it is changed, nor while it is in use."""
+    twin, _ = make_pair(tmp_path)
+    watched = watch(twin)
+    assert watched.names == {"gnb-1"}
+    _given_away(twin.folder, what)
+    with pytest.raises(ConfigurationError, match=f"is of the user {OTHER}"):
+        Identity.load(twin.folder)
+    line = make(tmp_path, "gnb-2", "gnb").identity.line
+    for change in (
+        lambda: trust.trust(twin.folder, line, "gnb"),
+        lambda: trust.revoke(twin.folder, "gnb-1"),
+        lambda: trust.prepare_rotation(twin.folder),
+    ):
+        with pytest.raises(ConfigurationError, match=f"is of the user {OTHER}"):
+            change()
+    watched.refresh(at_once=True)
+    assert watched.names == set()
+
+
+@as_root
+@pytest.mark.parametrize("what", [".", "secret", "tls.key"])
+def test_next_keys_of_another_user_are_not_used(what: str, tmp_path: Path) -> None:
+    node = make(tmp_path, "gnb-1", "gnb")
+    trust.prepare_rotation(node.folder)
+    os.chown(node.folder / "next" / what, OTHER, OTHER)
+    (node.folder / "next" / "tls.crt").unlink()  # as after a crash, when they cannot be read as a whole
+    before = _content(node)
+    with pytest.raises(ConfigurationError, match=f"is of the user {OTHER}"):
+        trust.complete_rotation(node.folder)
+    assert _content(node) == before
+
+
+@as_root
 def test_what_others_added_to_a_sticky_folder_is_refused(tmp_path: Path) -> None:
     """The volume of a Secret is one; each user could add an authority to another."""
     twin, _ = make_pair(tmp_path)
     twin.folder.chmod(0o1777)
     Identity.load(twin.folder)
     (twin.folder / "ca.crt").touch(0o644)
-    os.chown(twin.folder / "ca.crt", 65534, 65534)
-    with pytest.raises(ConfigurationError, match="is of the user 65534"):
+    os.chown(twin.folder / "ca.crt", OTHER, OTHER)
+    with pytest.raises(ConfigurationError, match=f"is of the user {OTHER}"):
+        Identity.load(twin.folder)
+
+
+def test_a_link_that_leads_nowhere_is_no_missing_file(tmp_path: Path) -> None:
+    """What is revoked may be behind a mount that is not there yet."""
+    twin, _ = make_pair(tmp_path)
+    (twin.folder / "revoked").symlink_to(tmp_path / "mount" / "revoked")
+    with pytest.raises(ConfigurationError, match="revoked cannot be read: No such file"):
+        Identity.load(twin.folder)
+
+
+def test_a_pipe_keeps_no_reader_waiting(tmp_path: Path) -> None:
+    twin, _ = make_pair(tmp_path)
+    (twin.folder / "trusted").unlink()
+    os.mkfifo(twin.folder / "trusted", 0o600)
+    with pytest.raises(ConfigurationError, match="it is no file"):
+        Identity.load(twin.folder)
+
+
+def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
+    twin, _ = make_pair(tmp_path)
+    with (twin.folder / "trusted").open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigurationError, match="the most that is read"):
         Identity.load(twin.folder)
 
 
@@ -277,12 +359,11 @@ def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.Lo
     for mode, names in ((0o666, ()), (0o600, ("gnb-2",))):
         (twin.folder / "trusted").chmod(mode)
         becomes(*names)
-    twin.folder.chmod(0o770)  # which is noticed when a file changes; the repair leaves the files as they are
-    (twin.folder / "trusted").touch()
+    twin.folder.chmod(0o770)
     becomes()
     twin.folder.chmod(0o700)
     becomes("gnb-2")
-    with private_files.locked(twin.folder, exclusive=True):  # by a program that was stopped, perhaps
+    with Folder.opened(twin.folder, exclusive=True):  # by a program that was stopped, perhaps
         (twin.folder / "trusted").write_text("")
         becomes()
 
@@ -294,28 +375,40 @@ def test_what_is_revoked_between_reading_and_watching_counts(tmp_path: Path) -> 
     assert WatchedIdentity(read).names == frozenset()
 
 
+def _mount(volume: Path, version: str, files: dict[str, bytes], group: int | None = None) -> None:
+    """What the kubelet does: each version in a folder of its own, and a symbolic link that is switched.
+
+    ``group``: the pod's fsGroup.
+    """
+    (volume / version).mkdir(mode=0o755)
+    for name, content in files.items():
+        (volume / version / name).write_bytes(content)
+        (volume / version / name).chmod(0o440)
+    (volume / "..new").symlink_to(version)
+    (volume / "..new").rename(volume / "..data")
+    for name in files:
+        if not (volume / name).is_symlink():
+            (volume / name).symlink_to(f"..data/{name}")
+    if group is not None:
+        volume.chmod(0o3777)
+        (volume / version).chmod(0o2755)
+        for path in (volume, volume / version, *(volume / version).iterdir()):
+            os.chown(path, 0, group)
+
+
+def _content(node: Node) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in node.folder.iterdir() if file.is_file()}
+
+
 def test_the_volume_of_a_secret_is_an_identity(tmp_path: Path) -> None:
-    """The kubelet writes each version to a folder of its own, and switches a symbolic link."""
     twin, gnb = make_pair(tmp_path)
     volume = tmp_path / "volume"
     volume.mkdir(mode=0o755)
-
-    def update(version: str) -> None:
-        (volume / version).mkdir()
-        for file in twin.folder.iterdir():
-            (volume / version / file.name).write_bytes(file.read_bytes())
-            (volume / version / file.name).chmod(0o440)
-        (volume / "..new").symlink_to(version)
-        (volume / "..new").rename(volume / "..data")
-        for file in twin.folder.iterdir():
-            if not (volume / file.name).is_symlink():
-                (volume / file.name).symlink_to(f"..data/{file.name}")
-
-    update("..1")
+    _mount(volume, "..1", _content(twin))
     watched = WatchedIdentity(Identity.load(volume))
     assert watched.names == {"gnb-1"}
     twin.revoke(gnb)
-    update("..2")
+    _mount(volume, "..2", _content(twin))
 
     def noticed() -> bool:
         watched.refresh()
@@ -323,6 +416,28 @@ def test_the_volume_of_a_secret_is_an_identity(tmp_path: Path) -> None:
 
     wait_until(noticed)
     assert [peer.name for peer in watched.identity.revoked] == ["gnb-1"]
+
+
+@as_root
+@pytest.mark.parametrize(("group", "of_pod"), [(None, 0), (1000, 1000)], ids=["group 0", "fsGroup"])
+def test_a_volume_of_root_is_the_identity_of_any_user(group: int | None, of_pod: int, tmp_path: Path) -> None:
+    twin, _ = make_pair(tmp_path)
+    with tempfile.TemporaryDirectory() as folder:  # that user may not pass pytest's
+        Path(folder).chmod(0o755)
+        (volume := Path(folder) / "volume").mkdir()
+        volume.chmod(0o1777)  # that of a tmpfs
+        _mount(volume, "..1", _content(twin), group)
+        groups = os.getgroups()
+        try:
+            os.setgroups([of_pod])
+            os.setegid(of_pod)
+            os.seteuid(RANDOM)
+            found = Identity.load(volume)
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
+            os.setgroups(groups)
+    assert [peer.name for peer in found.trusted] == ["gnb-1"]
 
 
 def test_a_key_is_trusted_until_it_expires(tmp_path: Path) -> None:

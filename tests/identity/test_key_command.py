@@ -1,7 +1,9 @@
 """`twinlink key`: two hosts from nothing, as docs/security.md has it."""
 
 import json
+import os
 import shlex
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.cli.running import Start
 from tests.identity.nodes import make, make_pair
 from twinlink import cli
 from twinlink.cli import identity_checks
+from twinlink.errors import ConfigurationError
 from twinlink.identity import Identity
 from twinlink.testing import wait_until
 
@@ -157,3 +160,23 @@ def test_doctor_checks_an_identity(tmp_path: Path, endpoint: str) -> None:
     assert checked(soon.folder)["identity"][0] == "warn"
     assert checked(ended.folder)["identity"][0] == "fail"
     assert checked(ended.folder)["peers"][0] == "warn"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+def test_root_changes_the_folder_of_another_user_as_that_user(start: Start, tmp_path: Path) -> None:
+    """As of a broker, whose user cannot be lent what root may."""
+    lines = {node.name: node.identity.line for node in make_pair(tmp_path)}
+    with tempfile.TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+        folder = make(Path(above), "broker-1", "broker").folder
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, 65534, 65534)
+        trusting = [["trust", str(line), "--as", name] for name, line in lines.items()]
+        for arguments in (*trusting, ["broker", "twin-1=gnb-1"]):
+            done = start("key", *arguments, "--identity", str(folder))
+            assert done.code() == 0, done.err
+            assert "acting as that user" in done.err
+        assert {path.stat().st_uid for path in folder.rglob("*")} == {65534}
+        assert (folder / "broker" / "mosquitto.conf").exists()
+        with pytest.raises(ConfigurationError, match="is of the user 65534"):
+            Identity.load(folder)

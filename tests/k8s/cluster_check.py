@@ -39,6 +39,7 @@ VARIANTS = (
         for overlay in ("twin", "emulator")
         for component in ("security", "security-cert-manager")
     ),
+    ("emulator", "components:\n- ../../components/insecure-control\n", RESTRICTED),
 )
 OPENSHIFT_KINDS = re.compile(r"\.openshift\.io/")
 

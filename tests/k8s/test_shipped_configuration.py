@@ -12,7 +12,7 @@ import zenoh
 
 import twinlink
 from tests.k8s.conftest import Built
-from tests.k8s.manifests import K8S, OVERLAYS, Document, containers, documents
+from tests.k8s.manifests import K8S, OVERLAYS, Document, build, containers, documents, pod_templates
 from twinlink.testing import free_endpoint, patience
 
 TOML = K8S / "base" / "twinlink.toml"
@@ -52,14 +52,14 @@ def port(container: Document, name: str) -> int:
 def test_a_container_starts_its_program_with_the_shipped_file(container: Document) -> None:
     done = check(container, TOML)
     assert done.returncode == 0, done.stderr
-    served = re.search(r"^http: 0\.0\.0\.0:(\d+)", done.stdout, re.MULTILINE)
+    served = re.search(r"^http: \[::\]:(\d+)", done.stdout, re.MULTILINE)
     assert served, done.stdout
     assert int(served[1]) == container["ports"][0]["containerPort"]
 
 
 def test_the_twin_listens_where_the_service_points() -> None:
     container = CONTAINERS["twin", "twinlink-replay"]
-    assert f"listening at tcp/0.0.0.0:{port(container, 'link')} " in check(container, TOML).stdout
+    assert f"listening at tcp/[::]:{port(container, 'link')} " in check(container, TOML).stdout
     assert port(container, "link-2") == port(container, "link") + 1
 
 
@@ -68,6 +68,21 @@ def test_the_exporter_dials_out_and_clears_at_the_start() -> None:
         said = check(CONTAINERS[place, "twinlink-exporter"], TOML).stdout
         assert "connecting to tcp/twinlink-replay:7447" in said
         assert "a block of before is cleared" in said
+
+
+def test_no_decision_counts_as_shipped() -> None:
+    """Nothing that has to be taken out lets any twin decide."""
+    for place in ("exporter-sidecar", "emulator"):
+        assert "none, without an identity" in check(CONTAINERS[place, "twinlink-exporter"], TOML).stdout
+
+
+@pytest.mark.parametrize("overlay", ["emulator", "oai-gnb"])
+def test_a_component_lets_any_twin_decide(overlay: str, kubectl: str, tmp_path: Path) -> None:
+    of = (os.path.relpath(K8S / folder, tmp_path) for folder in (f"overlays/{overlay}", "components/insecure-control"))
+    (tmp_path / "kustomization.yaml").write_text("resources: [{}]\ncomponents: [{}]\n".format(*of))
+    ((_, template),) = pod_templates(build(kubectl, tmp_path))
+    (exporter,) = [one for one in containers(template["spec"]) if one["name"] == "twinlink-exporter"]
+    assert "those of any twin" in check(exporter | {"image": "twinlink-exporter"}, TOML).stdout
 
 
 def test_every_table_and_key_is_looked_at(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.link import named_host
 
-SUBJECTS = "raw-tcp,raw-http"
+SUBJECTS = "raw-tcp,raw-http,raw-websocket"
 _SWEEP = """
 from pathlib import Path
 from tests.measure.sweeping import measure

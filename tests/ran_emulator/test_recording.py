@@ -147,6 +147,11 @@ def segment(record: int, **others: Any) -> dict[str, Any]:
             [segment(0, datetime="2026-11-27T16:00:00Z"), segment(2, datetime="2026-11-27T15:59:59.999Z")],
             "captures[1].core:datetime is earlier",
         ),
+        (
+            [segment(0, datetime="2016-12-31T23:59:60.1Z"), segment(2, datetime="2016-12-31T23:59:59.9Z")],
+            "captures[1].core:datetime is earlier",
+        ),
+        ([segment(0, datetime="2016-12-31T23:58:60Z")], "captures[0].core:datetime is '2016-12-31T23:58:60Z'"),
     ],
 )
 def test_captures_of_more_than_one_carrier_without_gaps_are_refused(
@@ -159,9 +164,16 @@ def test_captures_of_more_than_one_carrier_without_gaps_are_refused(
     assert named in str(caught.value)
 
 
-def test_captures_of_one_carrier_are_one_recording(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        ("2026-11-27T16:00:00Z", "2026-11-27T16:00:00.020123456Z"),
+        ("2016-12-31T23:59:59.99Z", "2016-12-31T23:59:60.01Z"),  # a leap second (RFC 3339 section 5.7)
+        ("2016-12-31T23:59:60.99Z", "2017-01-01T00:00:00.01Z"),
+    ],
+)
+def test_captures_of_one_carrier_are_one_recording(first: str, later: str, tmp_path: Path) -> None:
     path, samples = foreign(tmp_path, 51)
-    first, later = "2026-11-27T16:00:00Z", "2026-11-27T16:00:00.020123456Z"
     spoil(
         path, {"captures": [segment(0, global_index=5, datetime=first), segment(2, global_index=1229, datetime=later)]}
     )

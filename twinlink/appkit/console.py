@@ -5,7 +5,7 @@ Results go to stdout, logs to stderr.  A command never shows a traceback unless 
 
 import contextlib
 import errno
-import json
+import io
 import os
 import select
 import shutil
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, SendTimeout, TwinlinkError
+from twinlink.process.text import printable, to_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,13 +49,8 @@ def log(name: str, text: str) -> None:
 def tell(text: str) -> None:
     """Write to stderr; a command does not fail because stderr is closed or full."""
     with contextlib.suppress(OSError, AttributeError):  # AttributeError: closed by the shell, sys.stderr is None
-        sys.stderr.write(text)
+        sys.stderr.write(printable(text))
         sys.stderr.flush()
-
-
-def on_one_line(text: str) -> str:
-    """Escape what is not printable: a name that a peer chose must neither start a new line nor control the terminal."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 @contextlib.contextmanager
@@ -115,9 +111,13 @@ class Output:
         A record without a ``type`` is a summary.
         """
         if self.as_json:
-            self.write(json.dumps({"type": "summary"} | record).encode() + b"\n")
+            self.line(to_json({"type": "summary"} | record))
         elif text is not None:
-            self.write(text.encode() + b"\n")
+            self.line(text)
+
+    def line(self, text: str) -> None:
+        """Write a line, `printable`, and flush.  Raises as `write` does."""
+        self.write(f"{printable(text)}\n".encode())
 
     def write(self, data: bytes) -> None:
         """Write octets and flush.
@@ -185,8 +185,16 @@ class Stop:
             raise KeyboardInterrupt
 
 
+def take_any_text() -> None:
+    """Have stdout and stderr escape what they cannot encode: the names of files are any octets."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def guarded(name: str, body: Callable[[], int]) -> int:
     """Run the body of a command; an exception becomes one line on stderr and an exit code."""
+    take_any_text()
     try:
         return body()
     except BrokenPipeError:

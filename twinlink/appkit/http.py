@@ -9,7 +9,6 @@ bounded: each is closed `PATIENCE_S` after it was accepted, and beyond `CONNECTI
 """
 
 import contextlib
-import json
 import logging
 import math
 import socket
@@ -32,6 +31,7 @@ from twinlink.appkit.convert import HttpAddress
 from twinlink.errors import TransportError
 from twinlink.process.ip_address import family_of
 from twinlink.process.resolver import listen_addresses
+from twinlink.process.text import to_json
 from twinlink.transports.base import advice
 
 from .pulse import Pulse
@@ -109,7 +109,7 @@ class Server:
             problem = self._pulse.problem()
             reasons = [*([problem] if problem else []), *self._reasons()]
             status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-            return status, _JSON, json.dumps({"ready": not reasons, "reasons": reasons}).encode() + b"\n"
+            return status, _JSON, to_json({"ready": not reasons, "reasons": reasons}).encode() + b"\n"
         if path == "/metrics":
             encode, content_type = choose_encoder(accept)
             return HTTPStatus.OK, content_type, encode(self._registry)

@@ -4,7 +4,6 @@ A thread of its own writes both: neither a disk that hangs nor a full pipe at st
 """
 
 import contextlib
-import json
 import logging
 import os
 import queue
@@ -18,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from .console import explain, on_one_line
+from ..process.text import on_one_line, to_json
+from .console import explain
 
 WAITING = 10_000  # events that may wait to be written; further ones are dropped and counted
 _REPEAT_NS = 5_000_000_000  # shortest time between two complaints of one name
@@ -69,7 +69,7 @@ class Journal:
 
 def _record(name: str, text: str, time_ns: int | None, fields: dict[str, Any]) -> logging.LogRecord:
     time_ns = time.time_ns() if time_ns is None else time_ns
-    line = json.dumps({"time_ns": time_ns, "event": name, **fields})  # now: the caller may change what it passed
+    line = to_json({"time_ns": time_ns, "event": name, **fields})  # now: the caller may change what it passed
     return logging.makeLogRecord({"name": "twinlink.journal", "msg": text, "time_ns": time_ns, "line": line})
 
 

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from twinlink import __version__
 from twinlink.process import files
+from twinlink.process.text import decode, printable
 from twinlink.spelling import near
 
 from .console import BAD_ARGUMENTS, Output, tell
@@ -87,7 +88,7 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """Write help and version to stdout as results, other messages to stderr."""
         if file is not None and file is sys.stdout:
-            Output(as_json=False).write(message.encode())
+            Output(as_json=False).write(printable(message).encode())
         else:
             tell(message)
 
@@ -240,7 +241,7 @@ def _from_file(
     parser: Parser, path: Path, table: str, options: dict[str, _Option], known: Mapping[str, frozenset[str]]
 ) -> list[tuple[str, dict[str, Any]]]:
     try:
-        content = tomllib.loads(files.read(path, _FILE_OCTETS).decode())
+        content = tomllib.loads(decode(files.read(path, _FILE_OCTETS)))
     except OSError as error:
         parser.error(f"{path} cannot be read: {error.strerror}")
     except ValueError as error:

@@ -23,6 +23,7 @@ from twinlink.errors import TwinlinkError
 from twinlink.spelling import near
 
 from ..appkit import console, options
+from ..process.text import on_one_line
 
 COMMANDS = {
     "ping": "measure the round-trip time to a peer that runs pong",
@@ -66,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command line; returns the exit code: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments."""
     arguments = sys.argv[1:] if argv is None else argv
     named = bool(arguments) and not arguments[0].startswith("-")
-    name = f"twinlink {console.on_one_line(arguments[0])}" if named else "twinlink"
+    name = f"twinlink {on_one_line(arguments[0])}" if named else "twinlink"
     return console.guarded(name, lambda: _run(arguments) if named else _show_help(arguments))
 
 

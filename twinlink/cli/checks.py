@@ -77,7 +77,14 @@ def gnuradio(required: bool) -> Iterator[Row]:
     script = "from gnuradio import gr, blocks; print(gr.version())"
     failed: _Status = "fail" if required else "warn"
     try:
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            timeout=60,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         yield Row("gnuradio", failed, "the import does not end within 60 s", f"try: {sys.executable} -c '{script}'")
         return
@@ -98,7 +105,9 @@ def companion() -> Iterator[Row]:
     if not path:
         return
     script = "import gi; gi.require_version('Gtk', '3.0'); gi.require_version('PangoCairo', '1.0')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, errors="backslashreplace", check=False
+    )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         advice = "apt install python3-gi gir1.2-gtk-3.0, if this machine is to show flowgraphs on a desktop"
@@ -201,7 +210,14 @@ def mgen() -> Iterator[Row]:
         yield Row("mgen", "warn", "not found; only MGEN traffic needs it", "apt install mgen")
         return
     try:  # MGEN has no option for its version; it prints it and ends when its script is empty
-        done = subprocess.run([path, "input", os.devnull], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(
+            [path, "input", os.devnull],
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            timeout=5,
+            check=False,
+        )
         told = re.search(r"version (\S+)", done.stdout + done.stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
         yield Row("mgen", "warn", f"{path} does not run: {error}", "apt install --reinstall mgen")

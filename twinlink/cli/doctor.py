@@ -57,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
     for row in _rows(given):
         rows.append(row)
         if not given.json:
-            output.write(f"{_text(row)}\n".encode())  # now: some checks take seconds
+            output.line(_text(row))  # now: some checks take seconds
     number = Counter(row.status for row in rows)
     output.emit(
         {"ok": not number["fail"], "failed": number["fail"], "warned": number["warn"], "rows": list(map(asdict, rows))},

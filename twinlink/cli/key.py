@@ -1,6 +1,7 @@
 """Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate, router, broker."""
 
 import argparse
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,8 +76,22 @@ def run(given: argparse.Namespace) -> int:
     """Run the action."""
     if given.identity is None:
         raise ConfigurationError("give the folder of the identity: --identity DIR, or TWINLINK_IDENTITY")
+    _become_owner(given.identity)
     _RUN[given.action](given)
     return DONE
+
+
+def _become_owner(folder: Path) -> None:
+    """Started by root, act as the user to whom the folder belongs, as a broker's: root trusts no other user's files."""
+    if os.geteuid() != 0 or not folder.exists() or (owner := folder.stat()).st_uid == 0:
+        return
+    # Imported before: that user may not be able to read the package.
+    from twinlink.transports import mqtt_access, zenoh_router  # noqa: F401
+
+    os.setgroups([])
+    os.setresgid(owner.st_gid, owner.st_gid, owner.st_gid)
+    os.setresuid(owner.st_uid, owner.st_uid, owner.st_uid)
+    log(_NAME, f"{folder} is of the user {owner.st_uid}: acting as that user")
 
 
 def _new(given: argparse.Namespace) -> None:
@@ -262,7 +277,7 @@ def _day(time: datetime) -> str:
 
 
 def _print(line: str) -> None:
-    Output(as_json=False).write(f"{line}\n".encode())
+    Output(as_json=False).line(line)
 
 
 _RUN: dict[str, Callable[[argparse.Namespace], None]] = {

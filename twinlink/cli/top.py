@@ -14,7 +14,8 @@ from twinlink.errors import PeerTimeout
 from twinlink.measure.formatting import decimal
 
 from ..appkit import convert
-from ..appkit.console import DONE, Output, Stop, on_one_line, rendered
+from ..appkit.console import DONE, Output, Stop, rendered
+from ..process.text import on_one_line, printable
 from .scrape import Scrape, scrape
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def _show(output: Output, address: convert.HttpAddress, record: dict[str, Any], 
     parts = [on_one_line(title), rendered(_flow_table(record["flows"])) if record["flows"] else "no flow yet"]
     if record["peers"]:
         parts.append(rendered(_peer_table(record["peers"])))
-    output.write((_CLEAR if screen else b"") + "\n\n".join(parts).encode() + b"\n" + (b"" if screen else b"\n"))
+    text = printable("\n\n".join(parts)).encode()
+    output.write((_CLEAR if screen else b"") + text + b"\n" + (b"" if screen else b"\n"))
 
 
 def _flow_table(flows: list[dict[str, Any]]) -> "Table":

@@ -10,7 +10,7 @@
     ca.crt          certificates of an authority (PEM), if one issues certificates
     next/           after `key rotate`: the next secret, tls.crt and tls.key
 
-The folder has mode 0700 and its files 0600.
+The folder has mode 0700 and its files 0600 (`folder`).
 
 Where an authority issues the certificates, as cert-manager does, ``tls.crt`` may have a chain behind the node's
 certificate.  A peer then proves its name with any certificate that the authority has issued in a trusted name.
@@ -19,7 +19,6 @@ certificate.  A peer then proves its name with any certificate that the authorit
 
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +29,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..errors import ConfigurationError
-from . import certificates, private_files, trust_file
+from ..process.text import printable, unmarked
+from . import certificates, trust_file
+from .folder import Folder
 from .public_line import PublicLine, Role, check_name, check_role
 from .secret_line import SecretLine
 from .trust_file import TrustedPeer
@@ -73,13 +74,14 @@ class Identity:
         """Read an identity.
 
         Raises:
-            ConfigurationError: there is none, it cannot be read, or others than its owner can read the secrets.
+            ConfigurationError: there is none, it cannot be read, another user can read the secrets, or something there
+                is of a user who is neither root nor the one that runs this program, or can be changed by others.
             TransportMissing: the package ``cryptography`` is not installed.
         """
         path = Path(folder)
         try:
-            with private_files.locked(path, exclusive=False):
-                return cls._read(path)
+            with Folder.opened(path) as opened:
+                return cls.read(opened)
         except OSError as error:
             raise ConfigurationError(
                 f"{error.filename or path} cannot be read: {error.strerror}; an identity is made with "
@@ -87,15 +89,16 @@ class Identity:
             ) from error
 
     @classmethod
-    def _read(cls, path: Path) -> "Identity":
-        _check_unchangeable(path)
-        pem = (path / AUTHORITY).read_bytes() if (path / AUTHORITY).exists() else b""
+    def read(cls, folder: Folder) -> "Identity":
+        """Read an identity from its folder, which is open.  Raises OSError, ConfigurationError."""
+        path = folder.path
+        pem = folder.read(AUTHORITY) if folder.has(AUTHORITY) else b""
         authority = certificates.authorities(pem, str(path / AUTHORITY)) if pem else b""
         secret = None
-        if not authority or (path / SECRET).exists():
-            text = _private(path / SECRET).decode("ascii", "replace")
-            secret = SecretLine.parse(text, str(path / SECRET))
-        der = _certificate(path)
+        if not authority or folder.has(SECRET):
+            line = unmarked(folder.read(SECRET, private=True).decode("utf-8", "replace"))
+            secret = SecretLine.parse(line, str(path / SECRET))
+        der = _certificate(folder)
         if secret is None or (authority and certificates.issued(der)):
             name = check_name(certificates.check_issued(der, str(path / CERTIFICATE)))
             if secret is not None and secret.name != name:
@@ -103,19 +106,19 @@ class Identity:
         else:
             name = secret.name
             certificates.check(der, name)
-        revoked = trust_file.read(path / REVOKED)
-        refused = {peer.fingerprint for peer in revoked}
+        revoked, trusted = trust_file.read(folder, REVOKED), trust_file.read(folder, TRUSTED)
+        refused = {peer.fingerprint for peer in revoked.keys}
         return cls(
             path,
             name,
             secret.role if secret is not None else None,
             der,
             secret,
-            tuple(peer for peer in trust_file.read(path / TRUSTED) if peer.fingerprint not in refused),
-            revoked,
+            tuple(peer for peer in trusted.keys if peer.fingerprint not in refused),
+            revoked.keys,
             authority,
-            trust_file.read_names(path / TRUSTED),
-            frozenset(trust_file.read_names(path / REVOKED)),
+            trusted.names,
+            frozenset(revoked.names),
         )
 
     @classmethod
@@ -146,7 +149,8 @@ class Identity:
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be made: {error.strerror}") from error
         try:
-            write_keys(made, check_name(name), check_role(role), hosts, expiry)
+            with Folder.opened(made) as opened:
+                write_keys(opened, check_name(name), check_role(role), hosts, expiry)
             made.rename(path)
         except OSError as error:
             reason = "the folder is not empty" if path.exists() else str(error.strerror)
@@ -189,6 +193,11 @@ class Identity:
         secret = self._secret
         return PublicLine(secret.name, secret.role, secret.curve_public, secret.verify_key, self.certificate)
 
+    @cached_property
+    def certificate_pem(self) -> bytes:
+        """The certificate as it was read, which the files may not be any more."""
+        return certificates.to_pem(self.certificate)
+
     @property
     def certificate_file(self) -> Path:
         """PEM."""
@@ -198,6 +207,14 @@ class Identity:
     def private_key_file(self) -> Path:
         """PEM."""
         return self.folder / PRIVATE_KEY
+
+    def file_names(self, program: str) -> tuple[str, str]:
+        """Absolute names of the two files, for a program that takes UTF-8 only.  Raises ConfigurationError."""
+        names = str(self.certificate_file.absolute()), str(self.private_key_file.absolute())
+        for name in names:
+            if printable(name) != name:
+                raise ConfigurationError(f"{program} takes only files whose name is UTF-8: rename {printable(name)}")
+        return names
 
     @property
     def peers(self) -> dict[str, TrustedPeer]:
@@ -227,53 +244,18 @@ class Identity:
         return {name: role for name, role in roles.items() if name not in self.revoked_names}
 
 
-def write_keys(folder: Path, name: str, role: Role, hosts: Sequence[str], expiry: datetime | None) -> None:
+def write_keys(folder: Folder, name: str, role: Role, hosts: Sequence[str], expiry: datetime | None) -> None:
     """Write new secrets into a folder.  Raises OSError."""
     private, certificate = certificates.self_signed(name, hosts, expiry or datetime.now(UTC) + VALID)
-    private_files.write(folder / PRIVATE_KEY, private)
-    private_files.write(folder / CERTIFICATE, certificate)
-    private_files.write(folder / SECRET, SecretLine.generate(name, role).encode() + b"\n")
+    folder.write(PRIVATE_KEY, private)
+    folder.write(CERTIFICATE, certificate)
+    folder.write(SECRET, SecretLine.generate(name, role).encode() + b"\n")
 
 
-def _check_unchangeable(folder: Path) -> None:
-    """Raises ConfigurationError if other users could have it trust what they like."""
-    for path in (folder, folder / TRUSTED, folder / REVOKED, folder / AUTHORITY):
-        try:
-            mode = path.stat().st_mode
-        except FileNotFoundError:
-            continue
-        if mode & 0o022 and not mode & stat.S_ISVTX:  # the volume of a Secret is sticky, and read-only
-            raise ConfigurationError(
-                f"{path} has mode {mode & 0o7777:04o}, so that other users can change which keys are trusted: "
-                f"chmod go-w {path}"
-            )
-    found = folder.stat()
-    if not found.st_mode & 0o022:
-        return
-    for name in (TRUSTED, REVOKED, AUTHORITY, CERTIFICATE, PRIVATE_KEY, SECRET):  # others can add what is not there
-        path = folder / name
-        if os.path.lexists(path) and (owner := path.lstat().st_uid) not in {0, os.geteuid(), found.st_uid}:
-            raise ConfigurationError(
-                f"{path} is of the user {owner}, who could so change which keys are trusted: remove it, and chmod go-w "
-                f"{folder}"
-            )
-
-
-def _certificate(folder: Path) -> bytes:
+def _certificate(folder: Folder) -> bytes:
     """The node's certificate, DER.  Raises ConfigurationError if the private key is that of another."""
-    pem = (folder / CERTIFICATE).read_bytes()
-    if not certificates.is_pair(pem, _private(folder / PRIVATE_KEY)):
-        repair = "run `twinlink key rotate --use` again" if (folder / NEXT).exists() else "make a new identity"
-        raise ConfigurationError(f"{folder}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: {repair}")
-    return certificates.leaf(pem, str(folder / CERTIFICATE))
-
-
-def _private(path: Path) -> bytes:
-    """The content of a file that only its owner, and the group to which a container's volume belongs, may read."""
-    content = path.read_bytes()
-    mode = path.stat().st_mode
-    if mode & 0o027:
-        raise ConfigurationError(
-            f"{path} has mode {mode & 0o777:04o}, so that other users can read or change the secret: chmod 600 {path}"
-        )
-    return content
+    pem = folder.read(CERTIFICATE)
+    if not certificates.is_pair(pem, folder.read(PRIVATE_KEY, private=True)):
+        repair = "run `twinlink key rotate --use` again" if folder.has(NEXT) else "make a new identity"
+        raise ConfigurationError(f"{folder.path}: {CERTIFICATE} and {PRIVATE_KEY} are no pair: {repair}")
+    return certificates.leaf(pem, str(folder.path / CERTIFICATE))

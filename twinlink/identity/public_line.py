@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from zmq.utils import z85
 
 from ..errors import ConfigurationError
+from ..process.text import unmarked
 from . import certificates
 
 Role = Literal["gnb", "twin", "observer", "router", "broker"]
@@ -53,7 +54,7 @@ class PublicLine:
     @classmethod
     def parse(cls, text: str) -> "PublicLine":
         """Read a line.  Raises ConfigurationError that says what is wrong with it."""
-        words = text.split()
+        words = unmarked(text).split()
         if "twinlink-secret" in text:
             raise ConfigurationError(
                 "this is a secret, not a public line, and must not leave its host. `twinlink key show` prints the "

@@ -1,15 +1,16 @@
 """Changes to what an identity trusts, and to its own keys.  Programs that use the identity notice them at once."""
 
 import contextlib
+import secrets
 import shutil
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import ConfigurationError
 from ..protocol.authentication import epoch_prefix
-from . import certificates, private_files, trust_file
+from . import certificates, trust_file
+from .folder import Folder
 from .identity import AUTHORITY, CERTIFICATE, NEXT, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity, write_keys
 from .public_line import PublicLine, Role, check_name
 from .trust_file import TrustedPeer
@@ -23,18 +24,17 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
     Raises ConfigurationError: it is this side's own key, revoked, expired, or not the one that is trusted.
     """
     added = TrustedPeer(line, role)
-    identity = Identity.load(folder)  # outside the lock, which `load` takes as well
     if added.expiry <= datetime.now(UTC):
         raise ConfigurationError(
             f"the keys of {line.name} expired on {added.expiry:%Y-%m-%d}: have the peer run `twinlink key rotate`"
         )
-    with private_files.locked(folder, exclusive=True):
-        if any(_share_a_key(peer.line, line) for peer in trust_file.read(folder / REVOKED)):
+    with _changing(folder) as (opened, identity):
+        if any(_share_a_key(peer.line, line) for peer in identity.revoked):
             raise ConfigurationError(
                 f"this key of {line.name} ({line.fingerprint}) was revoked here and stays so: have the peer run "
                 "`twinlink key rotate`, and trust its new line"
             )
-        trusted = trust_file.read(folder / TRUSTED)
+        trusted, names = trust_file.read(opened, TRUSTED)
         if added in trusted:
             return False
         own = [identity.line] if identity.secret is not None else []
@@ -48,8 +48,7 @@ def trust(folder: Path, line: PublicLine, role: Role, *, beside: bool = False) -
         others = [peer for peer in trusted if peer.name == line.name and peer.fingerprint != line.fingerprint]
         if others and not beside:
             raise ConfigurationError(_changed(folder, line, others))
-        names = trust_file.read_names(folder / TRUSTED)
-        trust_file.write(folder / TRUSTED, [*(peer for peer in trusted if peer.line != line), added], names)
+        trust_file.write(opened, TRUSTED, [*(peer for peer in trusted if peer.line != line), added], names)
     return True
 
 
@@ -58,28 +57,44 @@ def trust_issued(folder: Path, name: str, role: Role) -> bool:
 
     Raises ConfigurationError: the folder has no ``ca.crt``, or the name is this side's own.
     """
-    identity = Identity.load(folder)
-    if not identity.authority:
-        raise ConfigurationError(
-            f"{folder} has no {AUTHORITY}, the certificate of an authority: give the LINE that `twinlink key show` "
-            f"prints on the host of {name}"
-        )
-    check_name(name)
-    _check_distinct(identity, identity.issued(), name)
-    if (pinned := next((peer for peer in identity.valid() if peer.name == name), None)) and pinned.role != role:
-        raise ConfigurationError(
-            f"{name} is trusted in {folder} by its public line, with the role {pinned.role}, which counts for its "
-            f"certificates, too: give --role {pinned.role}, or run `twinlink key revoke {name} --identity {folder}` "
-            "first"
-        )
-    with private_files.locked(folder, exclusive=True):
-        names, revoked = (trust_file.read_names(folder / file) for file in (TRUSTED, REVOKED))
-        if names.get(name) == role and name not in revoked:
+    with _changing(folder) as (opened, identity):
+        if not identity.authority:
+            raise ConfigurationError(
+                f"{folder} has no {AUTHORITY}, the certificate of an authority: give the LINE that `twinlink key show` "
+                f"prints on the host of {name}"
+            )
+        check_name(name)
+        _check_distinct(identity, identity.issued(), name)
+        if (pinned := next((peer for peer in identity.valid() if peer.name == name), None)) and pinned.role != role:
+            raise ConfigurationError(
+                f"{name} is trusted in {folder} by its public line, with the role {pinned.role}, which counts for its "
+                f"certificates, too: give --role {pinned.role}, or run `twinlink key revoke {name} --identity {folder}`"
+                " first"
+            )
+        trusted, revoked = (trust_file.read(opened, file) for file in (TRUSTED, REVOKED))
+        if trusted.names.get(name) == role and name not in revoked.names:
             return False
-        trust_file.write(folder / TRUSTED, trust_file.read(folder / TRUSTED), names | {name: role})
-        if revoked.pop(name, None):
-            trust_file.write(folder / REVOKED, trust_file.read(folder / REVOKED), revoked)
+        trust_file.write(opened, TRUSTED, trusted.keys, trusted.names | {name: role})
+        if revoked.names.pop(name, None):
+            trust_file.write(opened, REVOKED, *revoked)
     return True
+
+
+@contextlib.contextmanager
+def _changing(folder: Path) -> Iterator[tuple[Folder, Identity]]:
+    """The folder of an identity, open and locked for a change, and what it has now.  Raises ConfigurationError."""
+    try:
+        with Folder.opened(folder, exclusive=True) as opened:
+            yield opened, Identity.read(opened)
+    except OSError as error:
+        raise _unchanged(folder, error) from error
+
+
+def _unchanged(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{error.filename or folder} cannot be read or changed: {error.strerror}; an identity is made with "
+        f"`twinlink key new NAME --role ROLE --identity {folder}`"
+    )
 
 
 def _check_distinct(identity: Identity, names: Iterable[str], added: str) -> None:
@@ -113,10 +128,9 @@ def revoke(folder: Path, name: str, fingerprint: str | None = None) -> list[Trus
 
     Raises ConfigurationError: no such key is trusted.
     """
-    identity = Identity.load(folder)
-    with private_files.locked(folder, exclusive=True):
-        trusted, names = trust_file.read(folder / TRUSTED), trust_file.read_names(folder / TRUSTED)
-        revoked, refused = trust_file.read(folder / REVOKED), trust_file.read_names(folder / REVOKED)
+    with _changing(folder) as (opened, identity):
+        trusted, names = trust_file.read(opened, TRUSTED)
+        revoked, refused = trust_file.read(opened, REVOKED)
         found = [peer for peer in trusted if peer.name == name and fingerprint in {None, peer.fingerprint}]
         issued = identity.issued()
         by_name = fingerprint is None and name in issued
@@ -128,8 +142,8 @@ def revoke(folder: Path, name: str, fingerprint: str | None = None) -> list[Trus
             refused[name] = issued[name]
             names.pop(name, None)
         # First: between the two steps a key is in both files, and revoked.
-        trust_file.write(folder / REVOKED, [*revoked, *found], refused)
-        trust_file.write(folder / TRUSTED, [peer for peer in trusted if peer not in found], names)
+        trust_file.write(opened, REVOKED, [*revoked, *found], refused)
+        trust_file.write(opened, TRUSTED, [peer for peer in trusted if peer not in found], names)
     return found
 
 
@@ -138,20 +152,23 @@ def prepare_rotation(folder: Path, expiry: datetime | None = None) -> PublicLine
 
     Raises ConfigurationError.
     """
-    identity = Identity.load(folder)
-    if identity.role is None or certificates.issued(identity.certificate):
-        raise ConfigurationError(
-            f"an authority has issued the certificate in {folder}, and renews it; to change the keys of CURVE and of "
-            "signatures, replace the file secret, and trust the new public line on the peers with --beside"
-        )
-    if not (folder / NEXT).exists():
-        made = Path(tempfile.mkdtemp(prefix=f".{NEXT}.", dir=folder))
-        try:
-            write_keys(made, identity.name, identity.role, certificates.hosts(identity.line.certificate), expiry)
-            made.rename(folder / NEXT)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-    return Identity.load(folder / NEXT).line
+    with _changing(folder) as (opened, identity):
+        if identity.role is None or certificates.issued(identity.certificate):
+            raise ConfigurationError(
+                f"an authority has issued the certificate in {folder}, and renews it; to change the keys of CURVE and "
+                "of signatures, replace the file secret, and trust the new public line on the peers with --beside"
+            )
+        if not opened.has(NEXT):
+            hosts = certificates.hosts(identity.line.certificate)
+            made = f".{NEXT}.{secrets.token_hex(8)}"
+            try:
+                with opened.inner(made, make=True) as following:
+                    write_keys(following, identity.name, identity.role, hosts, expiry)
+                opened.rename(made, NEXT)
+            finally:
+                shutil.rmtree(folder / made, ignore_errors=True)
+        with opened.inner(NEXT) as following:
+            return Identity.read(following).line
 
 
 def complete_rotation(folder: Path) -> PublicLine:
@@ -161,14 +178,22 @@ def complete_rotation(folder: Path) -> PublicLine:
 
     Raises ConfigurationError: there are none.
     """
-    following, files = folder / NEXT, (PRIVATE_KEY, CERTIFICATE, SECRET)
-    if not following.exists():
-        raise ConfigurationError(f"{folder} has no next keys: `twinlink key rotate` makes them, and prints their line")
-    if all((following / name).exists() for name in files):
-        Identity.load(following)  # raises if they cannot be used
-    with private_files.locked(folder, exclusive=True):
-        for name in files:
-            with contextlib.suppress(FileNotFoundError):
-                (following / name).replace(folder / name)
-        following.rmdir()
-    return Identity.load(folder).line
+    files = PRIVATE_KEY, CERTIFICATE, SECRET
+    try:
+        with Folder.opened(folder, exclusive=True) as opened:
+            if not opened.has(NEXT):
+                raise ConfigurationError(
+                    f"{folder} has no next keys: `twinlink key rotate` makes them, and prints their line"
+                )
+            with opened.inner(NEXT) as following:
+                left = [name for name in files if following.has(name)]
+                if len(left) == len(files):
+                    Identity.read(following)  # raises if they cannot be used
+                for name in left:
+                    following.read(name, private=name != CERTIFICATE)  # raises if it is another user's
+                for name in left:
+                    following.move(name, opened)
+            opened.remove(NEXT)
+            return Identity.read(opened).line
+    except OSError as error:
+        raise _unchanged(folder, error) from error

@@ -4,16 +4,18 @@
 with a certificate of the authority in ``ca.crt``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ..errors import ConfigurationError
-from . import certificates, private_files
+from ..process import text
+from . import certificates
+from .folder import Folder
 from .public_line import PublicLine, Role, check_name, check_role
 
 
@@ -60,41 +62,52 @@ class TrustedPeer:
         return self.line.fingerprint
 
 
-def read(path: Path) -> tuple[TrustedPeer, ...]:
-    """The keys of a file, in its order; none if there is no file.
+class Entries(NamedTuple):
+    """What a file has.
+
+    Attributes:
+        keys: in the file's order.
+        names: the peers that it has by their names alone, with their roles.
+    """
+
+    keys: tuple[TrustedPeer, ...]
+    names: dict[str, Role]
+
+
+def read(folder: Folder, name: str) -> Entries:
+    """The entries of a file of an identity; none if there is no file.
 
     Raises ConfigurationError that names the line which cannot be read.
     """
-    return tuple(entry for entry in _entries(path) if isinstance(entry, TrustedPeer))
-
-
-def read_names(path: Path) -> dict[str, Role]:
-    """The peers that a file has by their names alone, with their roles.  Raises ConfigurationError as `read` does."""
-    return {entry[0]: entry[1] for entry in _entries(path) if not isinstance(entry, TrustedPeer)}
-
-
-def _entries(path: Path) -> Iterator[TrustedPeer | tuple[str, Role]]:
+    path = folder.path / name
+    if not folder.has(name):
+        return Entries((), {})
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    except (OSError, UnicodeDecodeError) as error:
+        octets = folder.read(name)
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or path} cannot be read: {error.strerror}") from error
+    try:
+        lines = text.decode(octets).splitlines()
+    except ValueError as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    for number, line in enumerate(text.splitlines(), 1):
+    keys: list[TrustedPeer] = []
+    names: dict[str, Role] = {}
+    for number, line in enumerate(map(text.unmarked, lines), 1):
         if not line.strip() or line.startswith("#"):
             continue
         role, _, rest = line.strip().partition(" ")
         try:
             if len(rest.split()) == 1:
-                yield check_name(rest.strip()), check_role(role)
+                names[check_name(rest.strip())] = check_role(role)
             else:
-                yield TrustedPeer(PublicLine.parse(rest), check_role(role))
+                keys.append(TrustedPeer(PublicLine.parse(rest), check_role(role)))
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}, line {number}: {error}") from None
+    return Entries(tuple(keys), names)
 
 
-def write(path: Path, peers: Iterable[TrustedPeer], names: Mapping[str, Role] | None = None) -> None:
+def write(folder: Folder, name: str, peers: Iterable[TrustedPeer], names: Mapping[str, Role] | None = None) -> None:
     """Write a file with these keys, and with the peers in ``names`` by their names alone.  Raises OSError."""
     lines = [f"{peer.role} {peer.line}" for peer in peers]
     lines += [f"{role} {name}" for name, role in (names or {}).items()]
-    private_files.write(path, "".join(f"{line}\n" for line in lines).encode())
+    folder.write(name, "".join(f"{line}\n" for line in lines).encode())

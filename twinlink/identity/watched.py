@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from ..protocol.authentication import AuthenticatedPeer, epoch_prefix
 from . import certificates
+from .folder import Signature, signature
 from .identity import AUTHORITY, CERTIFICATE, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity
 from .public_line import INTERMEDIARIES, Role
 from .trust_file import TrustedPeer
@@ -45,7 +46,7 @@ class WatchedIdentity:
         self.by_curve: dict[str, AuthenticatedPeer] = {}
         self.by_name: dict[str, AuthenticatedPeer] = {}
         self._by_certificate: dict[bytes, AuthenticatedPeer] = {}
-        self._seen: tuple[tuple[int, int, int] | None, ...] = ()  # it may have changed since it was read
+        self._seen: Signature = ()  # it may have changed since it was read
         self._problem: str | None = None  # why the folder cannot be read
         self._next_look_s = 0.0
         self._lock = threading.Lock()
@@ -111,8 +112,8 @@ class WatchedIdentity:
 
     def _look(self) -> None:
         before = self.identity
-        # A repair may leave the files as they are: of the folder's mode, or of a lack of descriptors.
-        if self._problem is not None or _signature(before.folder) != self._seen:
+        # A repair may leave the files as they are: of a lack of descriptors.
+        if self._problem is not None or signature(before.folder, _FILES) != self._seen:
             self.identity = self._read(before)
         keys, issued = self.identity.valid(), self.identity.issued()
         valid = tuple(key for key in keys if key.role not in INTERMEDIARIES)
@@ -147,29 +148,16 @@ class WatchedIdentity:
     def _load(self, folder: Path) -> Identity:
         """Read the folder, again while its files change."""
         for _ in range(_READS - 1):
-            self._seen = _signature(folder)
+            self._seen = signature(folder, _FILES)
             with contextlib.suppress(ConfigurationError):
                 found = Identity.load(folder)
-                if _signature(folder) == self._seen:
+                if signature(folder, _FILES) == self._seen:
                     return found
-            if _signature(folder) == self._seen:
+            if signature(folder, _FILES) == self._seen:
                 break
-        self._seen = _signature(folder)
+        self._seen = signature(folder, _FILES)
         return Identity.load(folder)
 
 
 def _authenticated(name: str, role: Role) -> AuthenticatedPeer:
     return AuthenticatedPeer(name, role, epoch_prefix(name))
-
-
-def _signature(folder: Path) -> tuple[tuple[int, int, int] | None, ...]:
-    """Changes with each of the files."""
-    found: list[tuple[int, int, int] | None] = []
-    for name in _FILES:
-        try:
-            status = (folder / name).stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_ino, status.st_ctime_ns, status.st_size))  # ctime: of the mode, too
-    return tuple(found)

@@ -167,7 +167,9 @@ def _inside(pid: str) -> list[str]:
 
 
 def _call(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="backslashreplace", check=False, timeout=WAIT_S
+    )
     if done.returncode != 0:
         raise SettingError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
 

@@ -97,7 +97,7 @@ def read(path: Path) -> Table:
     """
     try:
         files.check_unpacked(path, MOST_OCTETS)
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file)
             first = next(lines, [])
             for dtype in TABLES.values():

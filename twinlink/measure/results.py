@@ -16,6 +16,7 @@ import numpy as np
 
 from twinlink.errors import ConfigurationError, TwinlinkError
 from twinlink.process import files
+from twinlink.process.text import decode, printable, to_json
 
 from . import formatting, records
 from .records import Records, Rows
@@ -59,7 +60,7 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder} is not the folder of a sweep or a demo: {what}; `twinlink sweep --out DIR` makes one, or `demo`"
         )
     try:
-        run = json.loads(files.read(path, _RUN_OCTETS).decode())
+        run = json.loads(decode(files.read(path, _RUN_OCTETS)))
         json.dumps(run, allow_nan=False)  # infinite numbers are no JSON, although Python reads them
     except (OSError, ValueError, RecursionError) as error:
         why = "its values are nested too deeply" if isinstance(error, RecursionError) else error
@@ -288,7 +289,7 @@ def _write_tables(out: Path, results: dict[str, Any]) -> None:
     from . import table, table_csv
 
     out.mkdir(parents=True, exist_ok=True)
-    write(out / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write(out / RESULTS, to_json(results, indent=1, allow_nan=False) + "\n")
     write(out / TABLE_MD, table.markdown(results))
     write(out / TABLE_CSV, table_csv.csv_text(results))
 
@@ -297,7 +298,7 @@ def write(path: Path, text: str) -> None:
     """Write a file atomically.  Raises OSError."""
     part = path.with_name(path.name + ".part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(printable(text), encoding="utf-8")
     except OSError:  # such as a full disk
         part.unlink(missing_ok=True)
         raise

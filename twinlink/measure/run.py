@@ -3,13 +3,13 @@
 Everything else in it is computed from these (`twinlink report`).
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigurationError
+from ..process.text import to_json
 from . import records
 from .records import RECEIVED, SENT, Table
 
@@ -83,7 +83,7 @@ class Run:
                         records.write(part, np.concatenate(tables).astype(dtype))
             part = self.folder / f"{RUN}.part"
             parts[part] = self.folder / RUN
-            part.write_text(json.dumps(self.content, indent=1) + "\n")
+            part.write_text(to_json(self.content, indent=1) + "\n")
         except OSError:  # such as a full disk
             for part in parts:
                 part.unlink(missing_ok=True)

@@ -65,7 +65,9 @@ def _mosquitto() -> str | None:
     if program is None:
         return None
     try:
-        told = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=5, check=False).stdout
+        told = subprocess.run(
+            [program, "-h"], capture_output=True, text=True, errors="backslashreplace", timeout=5, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
     words = told.split("\n", 1)[0].split()

@@ -26,7 +26,7 @@ def begin_peak(pid: int | str = "self") -> None:
 def peak_rss_octets(pid: int | str = "self") -> int | None:
     """Peak resident memory since `begin_peak`."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError):
@@ -43,7 +43,7 @@ def transmitted() -> tuple[int, int, int]:
     """
     octets = packets = segments = 0
     try:
-        for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]:
+        for line in Path("/proc/self/net/dev").read_text(errors="replace").splitlines()[2:]:
             name, _, fields = line.partition(":")
             values = fields.split()
             if name.strip() == "lo":

@@ -116,8 +116,8 @@ def read(path: Path, date: datetime.date | None = None) -> Log:
     if octets.startswith(_BINARY):
         return parse_binary(octets)
     if date is not None:
-        return parse_text(octets.decode(errors="replace"), date)
-    log = parse_text(octets.decode(errors="replace"), datetime.date(1970, 1, 1))
+        return parse_text(octets.decode("utf-8-sig", "replace"), date)
+    log = parse_text(octets.decode("utf-8-sig", "replace"), datetime.date(1970, 1, 1))
     if log.dated or not log.events:
         return log
     # A log is written within a second of an event, or at the end; half an hour allows for a clock that was set back.

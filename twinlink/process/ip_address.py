@@ -75,6 +75,15 @@ def is_own(address: str) -> bool:
     return True
 
 
+def has_v6() -> bool:
+    """Whether the kernel has IPv6, which can be switched off when it starts."""
+    try:
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
+    except OSError as error:
+        return error.errno != errno.EAFNOSUPPORT
+    return True
+
+
 def is_v6_only() -> bool:
     """Whether a socket that is bound to ``::`` takes no IPv4, unless a program says otherwise."""
     try:

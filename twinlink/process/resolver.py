@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from .ip_address import family_of, is_address, is_broadcast, is_group, is_own
+from .ip_address import family_of, has_v6, is_address, is_broadcast, is_group, is_own
 from .wakeup import Wakeup
 
 REFRESH_S = 0.3
@@ -40,12 +40,15 @@ def addresses(host: str, within_s: float) -> list[str]:
 def listen_addresses(host: str) -> list[str]:
     """Where a listener on this host listens: at an address itself, or at every address of a name.
 
+    ``::`` is every address, also where the kernel has no IPv6.
     Those of a name that this host does not have are left out with a warning, unless it has none of them.
 
     Raises:
         OSError: the name is not resolved.
     """
     found = addresses(host, LISTEN_RESOLVE_S)
+    if found == ["::"] and not has_v6():
+        return ["0.0.0.0"]
     if is_address(host):
         return found
     own = [address for address in found if is_own(address)]

@@ -2,7 +2,8 @@
 
 Hellos are numbered, and a hello says for each session that it hears the number of the last hello heard.  A side numbers
 its hellos by its own monotonic clock, so a number that comes back tells when the hello left that got there.  It is
-*news* when it is above all before it: then the peer still hears this side.
+*news* when it is above all before it: then the peer still hears this side.  The clock's highest bits are left out, so
+that a number is exact as a double of JSON: it stays below 2^53 on a host of any age, until a session is 91 days old.
 
 | from         | input                                                        | to        | transition       |
 |--------------|--------------------------------------------------------------|-----------|------------------|
@@ -34,6 +35,8 @@ TICK_NS = 50_000_000  # between two calls of `PeerTable.expire`; half as often w
 # does so again.  What is left, 0.9 s less the round trip (at least 0.7 s), is for TCP: it takes 0.6 s to get through
 # when it loses a segment twice, and 0.2 s when it loses one on the way back as well.
 PEER_TIMEOUT_NS = 1_300_000_000
+# Sessions of one host whose numbers are to be compared count from the same origin: its clock at a multiple of this.
+NUMBER_PERIOD_NS = 1 << 50
 HARD_TIMEOUT_NS = 6_000_000_000  # silence that no backlog excuses
 BEHIND_NS = 300_000_000  # a side that has not read to the end for so long says so; to find out takes 0.15 s at most
 # A session that misses a hello beside a newer one of its node has been replaced; else two nodes have the same name.
@@ -67,7 +70,7 @@ class Peer:
     Attributes:
         node, epoch, repairs, detect, max_payload: as its hellos say.
         flows: for each of its flows, the next number to leave when it was first heard.
-        confirmed: the highest number of a hello of this side that it has confirmed, or when it went down.
+        confirmed: when the newest hello of this side left that it has confirmed, or when it went down.
         heard_mono_ns: when its last frame came.
         confirmed_mono_ns: when it still heard this side.
         state_mono_ns: since when it is suspended or replaced.
@@ -155,7 +158,12 @@ class PeerTable:
         self._max_peers = max_peers
         self._shared_names: set[str] = set()  # of several nodes each
         self._started_mono_ns = now_mono_ns  # no hello of this side has a number from before
+        self._number_origin_ns = now_mono_ns - now_mono_ns % NUMBER_PERIOD_NS
         self.sessions: dict[int, Peer] = {}
+
+    def number(self, mono_ns: int) -> int:
+        """Of a hello that leaves at this time."""
+        return mono_ns - self._number_origin_ns
 
     def get(self, epoch: int) -> Peer | None:
         """The session with this epoch, if it is heard."""
@@ -207,6 +215,8 @@ class PeerTable:
         peer.repairs, peer.max_payload = hello.repairs, hello.max_payload
         peer.detect, peer.behind, peer.joining = hello.detect, hello.behind, joining
         confirmed_now = None if joining else hello.heard.get(self._epoch)
+        if confirmed_now is not None:
+            confirmed_now += self._number_origin_ns  # when it left
         peer.interrupted = peer.up and (
             number - peer.hello_number > SUSPECT_NS
             or (confirmed_now is not None and confirmed_now - peer.confirmed > 2 * SUSPECT_NS)

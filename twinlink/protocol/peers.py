@@ -348,7 +348,7 @@ class PeerManager:
         behind = mono_ns - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
         starts = self._start_sequences(mono_ns, senders)
         body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, starts).encode()
-        return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, mono_ns, now_ns, body)
+        return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, self.peers.number(mono_ns), now_ns, body)
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame that say that this session ends."""

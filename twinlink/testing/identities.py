@@ -52,10 +52,12 @@ class Identities:
 
 def _trust(folder: Path, names: list[str]) -> None:
     from ..identity import trust_file  # needs a package that suites without identities do without
+    from ..identity.folder import Folder
     from ..identity.identity import TRUSTED
     from ..identity.trust_file import TrustedPeer
 
-    trust_file.write(folder / TRUSTED, [TrustedPeer(_lines()[name], ROLE) for name in names])
+    with Folder.opened(folder, exclusive=True) as opened:
+        trust_file.write(opened, TRUSTED, [TrustedPeer(_lines()[name], ROLE) for name in names])
 
 
 @functools.cache

@@ -31,6 +31,7 @@ SLOT_S = 0.1
 DURING_DRAIN = 0.1  # of the limit: what the others may queue while the backlog of an ended connection is read
 SILENT_S = 1.0  # after which a connection that has sent nothing is ended: a peer's first octets come at once
 REPORT_S = 1.0
+SILENT = "had not begun the handshake after a second"
 
 
 @dataclass
@@ -39,19 +40,34 @@ class EndReports:
 
     where: str  # transport and endpoint, for messages
     ended: Counter[str]  # how many, by the option that says when
+    listening: bool = True  # else the connections are this side's own
     _reported: dict[str, tuple[float, int]] = field(default_factory=dict)  # by option: when, and how many by then
 
-    def add(self, address: str, option: str, reason: str, now: float) -> None:
-        """One more; ``reason`` goes on after "which", ``now`` is monotonic, in seconds."""
+    def add(self, address: str, option: str, reason: str, now: float, advice: str = "") -> None:
+        """One more; ``reason`` goes on after "which", ``now`` is monotonic, in seconds.
+
+        ``advice``: to a person; empty: to raise the option.
+        """
         self.ended[option] += 1
         at, count = self._reported.get(option, (-REPORT_S, 0))
         if now - at >= REPORT_S:
             more = self.ended[option] - count - 1
             self._reported[option] = now, self.ended[option]
             logger.warning(
-                "%s: ended the connection of %s, which %s%s; if it is a peer, raise the option %s",
-                self.where, address, reason, f" (and {more} others before)" if more else "", option,
+                "%s: ended the connection %s %s, which %s%s; %s",
+                self.where, "of" if self.listening else "to", address, reason,
+                f" (and {more} others before)" if more else "",
+                advice or f"if it is a peer, raise the option {option}",
             )  # fmt: skip
+
+    @property
+    def on_silence(self) -> str:
+        """What to do about a connection that was ended for `SILENT`: no option makes it right."""
+        if self.listening:
+            return "a peer's first octets come at once: see which program that is, or what holds them up on the way"
+        return (
+            "see that a listener with this transport is at that address, and not a busy or stopped program, or a proxy"
+        )
 
 
 @dataclass
@@ -79,11 +95,12 @@ class ConnectionGuard:
     connections_limit: int
     handshakes_limit: int
     ended: Counter[str]  # connections that were ended, by the option that says when
+    listening: bool = True
     _guarded: dict[int, Guarded] = field(default_factory=dict)  # by descriptor
     _penalties: dict[str, tuple[float, float]] = field(default_factory=dict)  # by host: until when, and its next slot
 
     def __post_init__(self) -> None:
-        self._reports = EndReports(self.where, self.ended)
+        self._reports = EndReports(self.where, self.ended, self.listening)
 
     def opened(self, fd: int, now: float) -> None:
         """The driver has a connection with this descriptor."""
@@ -147,7 +164,7 @@ class ConnectionGuard:
         )
         for one in [one for one in pending if not one.received and now - one.opened > SILENT_S]:
             pending.remove(one)
-            self._end(one, now, "handshakes", "had not begun the handshake after a second")
+            self._end(one, now, "handshakes", SILENT, self._reports.on_silence)
         excess = len(self._guarded) - self.connections_limit
         for one in pending[: max(excess, len(pending) - self.handshakes_limit, 0)]:
             self._end(one, now, "handshakes", "was among too many that had not completed the handshake")
@@ -162,10 +179,10 @@ class ConnectionGuard:
         self._penalties[one.tcp.peer[0]] = now + PENALTY_S, now + SLOT_S
         self._end(one, now, option, reason)
 
-    def _end(self, one: Guarded, now: float, option: str, reason: str) -> None:
+    def _end(self, one: Guarded, now: float, option: str, reason: str, advice: str = "") -> None:
         self._guarded.pop(one.tcp.fd, None)
         one.tcp.end()
-        self._reports.add(one.tcp.address, option, reason, now)
+        self._reports.add(one.tcp.address, option, reason, now, advice)
 
 
 @dataclass

@@ -123,7 +123,8 @@ class Mosquitto:
                     security=self._security(self._directory) if self._security else "allow_anonymous true",
                     no_delay=str(no_delay).lower(),
                     connections=str(self._security is not None).lower(),
-                )
+                ),
+                errors="surrogateescape",  # names of files are any octets
             )
             self._log = (self._directory / "log").open("a+b")
             arguments = [str(self._directory), *prefix, binary, "-c", str(configuration)]

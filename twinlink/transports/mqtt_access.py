@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ..errors import ConfigurationError
-from ..identity import private_files
+from ..identity.folder import Folder
 from ..identity.identity import Identity
 from ..identity.public_line import INTERMEDIARIES, Role
 from .base import Endpoint
@@ -88,23 +88,23 @@ def write_broker(identity: Identity, links: Mapping[str, Iterable[str]], listen:
             f"--identity {identity.folder}` with the line that `twinlink key show` prints there"
         )
     folder = (identity.folder / FOLDER).absolute()
+    certificate, private_key = identity.file_names("mosquitto")
     settings = SETTINGS.format(
         trusted=folder / TRUSTED,
-        certificate=identity.certificate_file.absolute(),
-        key=identity.private_key_file.absolute(),
+        certificate=certificate,
+        key=private_key,
         access=folder / ACCESS,
     )
     ports = [f"\nlistener {one.port} {one.host.strip('[]')}\n{settings}" for one in listen]
     roots = b"".join(peer.certificate_pem for peer in keys if peer.name in named) + identity.authority
     try:
-        private_files.write_folder(
-            folder,
-            {
-                TRUSTED: roots,
-                ACCESS: access_list(links, roles).encode(),
-                CONFIGURATION: (HEAD + "".join(ports)).encode(),
-            },
-        )
+        files = {
+            TRUSTED: roots,
+            ACCESS: access_list(links, roles).encode(),
+            CONFIGURATION: (HEAD + "".join(ports)).encode(),
+        }
+        with Folder.opened(identity.folder, exclusive=True) as opened:
+            opened.write_folder(FOLDER, files)
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder / CONFIGURATION

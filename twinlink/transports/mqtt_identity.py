@@ -124,10 +124,11 @@ class MqttIdentity:
         access = access_list({own.name: names}, dict.fromkeys([*names, own.name], "twin"))
         _write(directory / TRUSTED, self._roots())
         _write(directory / ACCESS, access.encode())
+        certificate, private_key = own.file_names("mosquitto")
         settings = SETTINGS.format(
             trusted=directory / TRUSTED,
-            certificate=own.certificate_file,
-            key=own.private_key_file,
+            certificate=certificate,
+            key=private_key,
             access=directory / ACCESS,
         )
         return f"{settings}user root\n"  # started by root, mosquitto would become a user that cannot read the key
@@ -137,7 +138,7 @@ class MqttIdentity:
         own = self.watched.identity
         keys = (*self.watched.valid, *(() if self._has_broker else self.watched.brokers))
         pinned = b"".join(key.certificate_pem for key in keys)
-        return pinned + own.authority + (own.certificate_file.read_bytes() if self._has_broker else b"")
+        return pinned + own.authority + (own.certificate_pem if self._has_broker else b"")
 
 
 def _write(path: Path, content: bytes) -> None:

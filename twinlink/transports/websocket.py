@@ -99,7 +99,7 @@ class WebsocketTransport(Transport):
         self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
         self._listeners: dict[int, socket.socket] = {}  # by descriptor
         self._dialer: Dialer | None = None
-        self._guard = WebsocketGuard(f"websocket {self.endpoint}", self.options, self.limits_exceeded)
+        self._guard = WebsocketGuard(f"websocket {self.endpoint}", self.options, self.limits_exceeded, self.listening)
         self._epoll = select.epoll()
         try:
             if self.listening:

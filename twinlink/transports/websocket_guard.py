@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from .connection_guard import SILENT_S, EndReports
+from .connection_guard import SILENT, SILENT_S, EndReports
 from .websocket_connection import WebsocketConnection
 from .websocket_options import WebsocketOptions
 
@@ -19,13 +19,14 @@ class WebsocketGuard:
     Args:
         where: transport and endpoint, for messages.
         ended: connections that were ended, by the option that says when.
+        listening: the side.
     """
 
-    def __init__(self, where: str, options: WebsocketOptions, ended: Counter[str]) -> None:
+    def __init__(self, where: str, options: WebsocketOptions, ended: Counter[str], listening: bool) -> None:
         self._options = options
         self._where = where
         self._ended = ended
-        self._reports = EndReports(where, ended)
+        self._reports = EndReports(where, ended, listening)
         self._origins: set[str] = set()  # that were reported
 
     def on_web_page(self, origin: str) -> None:
@@ -59,7 +60,7 @@ class WebsocketGuard:
         elif now - one.opened_s > limit_s:
             self._end(one, "handshake_ms", "had not completed the handshake in its time", now)
         elif not one.begins and not one.is_secure and now - one.opened_s > SILENT_S:
-            self._end(one, "handshakes", "had not begun the handshake after a second", now)
+            self._end(one, "handshakes", SILENT, now, self._reports.on_silence)
 
     def _limit_silence(self, one: WebsocketConnection, now: float) -> None:
         if one.pinged_s > one.heard_s:
@@ -90,6 +91,6 @@ class WebsocketGuard:
             total -= one.partial_octets
             self._end(one, "unread_octets", "had sent too much of a message without its end", now)
 
-    def _end(self, one: WebsocketConnection, option: str, reason: str, now: float) -> None:
+    def _end(self, one: WebsocketConnection, option: str, reason: str, now: float, advice: str = "") -> None:
         one.abort()
-        self._reports.add(one.address, option, reason, now)
+        self._reports.add(one.address, option, reason, now, advice)

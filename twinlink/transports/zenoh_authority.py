@@ -41,7 +41,7 @@ class ZenohAuthority(ZenohIdentity):
         own, names = self.watched.identity, self.names
         self._used, self._used_names = own, names
         # Zenoh opens no listener of TLS with client certificates, unless it has a trust anchor.
-        roots = own.authority or own.certificate_file.read_bytes()
+        roots = own.authority or own.certificate_pem
         return self._tls(own, roots) | {"access_control": self._access(own, sorted(names), None)}
 
 

@@ -113,7 +113,7 @@ class ZenohIdentity:
         own, peers = self.watched.identity, self.pins
         self._used, self._used_peers = own, peers
         # Zenoh opens no listener of TLS with client certificates, unless it has a trust anchor.
-        roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_file.read_bytes()
+        roots = b"".join(peer.certificate_pem for peer in peers) or own.certificate_pem
         names, proved = sorted(self.names), peers if self._side == "listener" else None
         found = self._tls(own, roots) | {"access_control": self._access(own, names, proved)}
         if self._side == "listener":
@@ -127,10 +127,11 @@ class ZenohIdentity:
     def _tls(self, own: Identity, roots: bytes) -> Entry:
         """``roots``: the trust anchors, PEM."""
         side = "listen" if self._side == "listener" else "connect"
+        certificate, private_key = own.file_names("zenoh")
         return {
             TLS + "root_ca_certificate_base64": base64.b64encode(roots).decode(),
-            TLS + f"{side}_certificate": str(own.certificate_file),
-            TLS + f"{side}_private_key": str(own.private_key_file),
+            TLS + f"{side}_certificate": certificate,
+            TLS + f"{side}_private_key": private_key,
             TLS + "enable_mtls": True,
             # Peers are known by their certificate and their name in it, at any address.
             TLS + "verify_name_on_connect": False,

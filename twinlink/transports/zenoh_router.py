@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import ConfigurationError
-from ..identity import private_files
+from ..identity.folder import Folder
 from ..identity.identity import Identity
 from ..identity.public_line import INTERMEDIARIES
 from .base import Endpoint
@@ -51,10 +51,11 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
         [_policy(name, namespaces) for name in sorted(named)],
     )
     roots = b"".join(peer.certificate_pem for peer in peers)
+    certificate, private_key = identity.file_names("zenohd")
     tls = {
         "root_ca_certificate_base64": base64.b64encode(roots).decode(),
-        "listen_certificate": str(identity.certificate_file.absolute()),
-        "listen_private_key": str(identity.private_key_file.absolute()),
+        "listen_certificate": certificate,
+        "listen_private_key": private_key,
         "enable_mtls": True,
         "close_link_on_expiration": True,
     }
@@ -73,7 +74,8 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
     }
     try:
         configuration = f"{json.dumps(settings, indent=2)}\n".encode()
-        private_files.write_folder(folder, {PASSWORDS: dictionary(identity, peers), CONFIGURATION: configuration})
+        with Folder.opened(identity.folder, exclusive=True) as opened:
+            opened.write_folder(FOLDER, {PASSWORDS: dictionary(identity, peers), CONFIGURATION: configuration})
     except OSError as error:
         raise ConfigurationError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return folder / CONFIGURATION

@@ -145,7 +145,13 @@ class ZeromqTransport(Transport):
 
     def _guarded(self) -> ZeromqGuard:
         options = self.options
-        limits = (f"zeromq {self.endpoint}", options.connections, options.handshakes, self.limits_exceeded)
+        limits = (
+            f"zeromq {self.endpoint}",
+            options.connections,
+            options.handshakes,
+            self.limits_exceeded,
+            self.listening,
+        )
 
         def read() -> tuple[tuple[int, int], bool]:
             drained, self._drained = self._drained, False

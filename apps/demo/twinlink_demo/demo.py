@@ -147,7 +147,14 @@ def _wrong(failure: dict[str, Any] | None, interrupted: bool) -> tuple[str, str]
 def _versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {"twinlink": twinlink.__version__, "python": platform.python_version()}
     script = "from gnuradio import gr; print(gr.version())"  # in a process of its own, which a wrong numpy may abort
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        errors="backslashreplace",
+        timeout=120,
+        check=False,
+    )
     found["gnuradio"] = done.stdout.strip() if done.returncode == 0 else None
     for name in PACKAGES:
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from twinlink.process.ip_address import bracketed, check_host, family_of, is_address
 from twinlink.process.resolver import Lookup, listen_addresses
+from twinlink.process.text import printable
 
 PATH_OCTETS = 107  # greatest length of the path of a Unix socket
 RESOLVE_S = 0.3  # for the name of the agent's host
@@ -121,6 +122,8 @@ def _endpoint(text: str) -> str:
     way = re.fullmatch(r"ipc://.+|tcp://(?:\[[^\[\]]+\]|[^\[\]:]+):(\d{1,5})", text)
     if not way or int(way[1] or 1) not in range(1, 65536):
         raise argparse.ArgumentTypeError(f"{text!r}: an endpoint reads ipc:///path or tcp://address:port")
+    if printable(text) != text:
+        raise argparse.ArgumentTypeError(f"{text!r}: the path of a socket is in UTF-8, as libzmq is told it")
     if text.startswith("ipc://") and len(text.removeprefix("ipc://").encode()) > PATH_OCTETS:
         raise argparse.ArgumentTypeError(f"{text!r}: the path of a socket has at most {PATH_OCTETS} octets")
     if text.startswith("tcp://") and (host := _host_and_port(text)[0]) != "*":

@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import json
 import math
 import signal
 import sys
@@ -22,6 +21,7 @@ from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
+from twinlink.process.text import to_json
 
 from .authentication import Authentication
 from .decision_guard import Limits
@@ -161,7 +161,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
     journal.event("summary", f"{text}, {summary['spectrum']['lost']} lost on the way", **summary)
     if given.summary:
         with writing(given.summary):
-            given.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+            given.summary.write_text(to_json(summary, indent=2) + "\n", encoding="utf-8")
     return DONE
 
 

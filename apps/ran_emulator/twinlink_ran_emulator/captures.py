@@ -11,6 +11,8 @@ from typing import Any
 from .schema import RecordingError
 from .truth import Grid
 
+_LEAP_SECOND = "23:59:60"
+
 
 def check_captures(captures: list[dict[str, Any]], offset: int, grid: Grid) -> None:
     """Raise RecordingError unless all captures are segments of one recording in whole records.
@@ -63,14 +65,19 @@ def _global_index(capture: dict[str, Any]) -> int:
     return int(capture.get("core:global_index", capture["core:sample_start"]))
 
 
-def _time(where: str, capture: dict[str, Any]) -> datetime | None:
-    """``core:datetime``; None if there is none."""
+def _time(where: str, capture: dict[str, Any]) -> tuple[datetime, bool, int] | None:
+    """``core:datetime``, in an order; None if there is none.
+
+    The second, whether it is the leap second behind that one (23:59:60 in RFC 3339 section 5.7), and the microsecond.
+    """
     text = capture.get("core:datetime")
     if text is None:
         return None
     try:
         if not text.endswith("Z"):
             raise ValueError
-        return datetime.fromisoformat(text)
+        is_leap = _LEAP_SECOND in text
+        found = datetime.fromisoformat(text.replace(_LEAP_SECOND, "23:59:59"))
+        return found.replace(microsecond=0), is_leap, found.microsecond
     except ValueError:
         raise RecordingError(f"{where}.core:datetime is {text!r}, not such as 2026-11-27T16:00:00Z") from None

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from twinlink_e3 import ALL_SYMBOLS, N_PRBS_MAX
 
 from twinlink.appkit import convert
-from twinlink.appkit.console import explain
+from twinlink.appkit.console import explain, take_any_text
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import metadata, schema
@@ -180,6 +180,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--antenna", type=convert.whole(0, 3), default=0, help="(%(default)s)")
     parser.add_argument("--symbol", type=convert.whole(0, SYMBOLS - 1), default=13, help="of the slot (%(default)s)")
     parser.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), help="of the carrier (those that are not zero)")
+    take_any_text()
     try:
         given = parser.parse_args(argv)
     except SystemExit as end:

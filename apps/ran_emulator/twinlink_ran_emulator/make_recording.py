@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.appkit.console import explain
+from twinlink.appkit.console import explain, take_any_text
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import metadata
@@ -275,6 +275,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns 0 done, 2 failed, 3 bad arguments."""
     parser = _parser()
+    take_any_text()
     try:
         given = parser.parse_args(argv)
     except SystemExit as end:

@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 from websockets.sync.server import Server, ServerConnection, serve
 
+from ...process.ip_address import family_of
 from .base import TICK_S, PeerLost, RawChannel
 
 SEND_S = 5.0  # a peer that takes nothing for this long is lost
@@ -42,7 +43,10 @@ class WebsocketChannel(RawChannel):
         if not self.listening:
             self._connect()
             return
-        self._server = serve(self._serve, self.endpoint.host.strip("[]"), self.endpoint.port, **SETTINGS)
+        host = self.endpoint.host.strip("[]")
+        # The library takes every host for one of IPv4, unless it is given the socket.
+        listening = socket.create_server((host, self.endpoint.port), family=family_of(host))
+        self._server = serve(self._serve, sock=listening, **SETTINGS)
         self._serving = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._serving.start()
 

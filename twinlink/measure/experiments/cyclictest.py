@@ -26,7 +26,14 @@ def scheduling_latency(cycles: int, command: Sequence[str] | None = None) -> str
         return f"Scheduling latency was not measured: that needs {missing}"
     options = ["-q", "-m", "-t1", "-p", str(PRIORITY), "-i", str(_INTERVAL_US), "-l", str(20 * cycles)]
     try:
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=60 + cycles)
+        done = subprocess.run(
+            [*command, *options],
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            check=False,
+            timeout=60 + cycles,
+        )
     except subprocess.TimeoutExpired as error:
         return f"Scheduling latency was not measured: cyclictest did not end within {error.timeout:g} s"
     found = re.search(r"Min:\s*(\d+).*Avg:\s*(\d+).*Max:\s*(\d+)", done.stdout)

@@ -123,7 +123,7 @@ def _tc(name: str, commands: Sequence[str], may_fail: bool = False) -> None:
 
 
 def _call(*command: str, text: str = "", may_fail: bool = False) -> str:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, errors="backslashreplace", check=False)
     if done.returncode != 0 and not may_fail:
         shown = " ".join(command[2:] if command[0] == "nsenter" else command)
         raise NetworkFailed(f"`{shown}` failed: {done.stderr.strip()}{f' (of: {text})' if text else ''}")

@@ -15,7 +15,7 @@ INTERVAL_S = 1.0
 def rss_octets(pid: int) -> int:
     """Resident memory of a process; 0 if it has ended."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
     except OSError:
@@ -26,7 +26,7 @@ def rss_octets(pid: int) -> int:
 def traffic(pid: int) -> tuple[int, int]:
     """Octets and packets, both ways, through the interfaces of a process's network namespace, without loopback."""
     octets = packets = 0
-    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
+    for line in Path(f"/proc/{pid}/net/dev").read_text(errors="replace").splitlines()[2:]:
         name, _, fields = line.partition(":")
         if name.strip() != "lo":
             values = [int(each) for each in fields.split()]

@@ -104,7 +104,9 @@ def _unpack(wanted: Sequence[str], packages: Sequence[str], folder: Path) -> Non
 
 def _output(wanted: Sequence[str], *command: str, folder: Path | None = None) -> str:
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, errors="backslashreplace", cwd=folder
+        ).stdout
     except OSError as error:
         raise _missing(wanted, str(error)) from error
     except subprocess.CalledProcessError as error:
