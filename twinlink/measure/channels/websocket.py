@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 from websockets.sync.server import Server, ServerConnection, serve
 
+from ...process.guarded_thread import GuardedThread
 from .base import TICK_S, PeerLost, RawChannel
 
 SEND_S = 5.0  # a peer that takes nothing for this long is lost
@@ -43,7 +44,7 @@ class WebsocketChannel(RawChannel):
             self._connect()
             return
         self._server = serve(self._serve, self.endpoint.host.strip("[]"), self.endpoint.port, **SETTINGS)
-        self._serving = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._serving = GuardedThread(self._server.serve_forever, "raw-websocket")
         self._serving.start()
 
     def _connect(self) -> None:
