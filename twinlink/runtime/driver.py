@@ -60,6 +60,7 @@ class SessionDriver:
         self._foreign_connections = 0  # that were reported
         self._ended_connections: dict[str, int] = {}  # likewise, for a limit, by option
         self._errors_reported = {one: one.count for one in (transport.internal_errors, internal_errors.of_process)}
+        self._errors_before = internal_errors.of_process.count
         self._peer_manager = self.session.peer_manager
         self._authentication = FrameAuthentication()
         self._identity_version = 0
@@ -159,8 +160,8 @@ class SessionDriver:
 
     @property
     def internal_errors(self) -> int:
-        """How many exceptions were raised in threads and callbacks of this link, or of none.  Any thread may ask."""
-        return sum(errors.count for errors in self._errors_reported)
+        """Exceptions in threads and callbacks of this link, or of none, since it was opened.  Any thread may ask."""
+        return sum(errors.count for errors in self._errors_reported) - self._errors_before
 
     def on_probe_result(self, result: ProbeResult) -> bool:
         """The other side's port has answered while no peer is up; whether the transport was told to connect now."""

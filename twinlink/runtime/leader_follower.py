@@ -18,7 +18,7 @@ from threading import get_ident
 
 from ..errors import ConfigurationError
 from ..process.guarded_thread import GuardedThread
-from ..process.internal_errors import InternalErrors
+from ..process.internal_errors import InternalErrors, of_process
 from ..process.wakeup import WaiterList
 
 STEP_BACK_S = 0.002
@@ -45,7 +45,7 @@ class LeaderFollower:
         name: str,
         receive: Callable[[float], None],
         shut_down: Callable[[], None],
-        errors: InternalErrors,
+        errors: InternalErrors = of_process,
     ) -> None:
         """``receive(timeout_s)`` receives, handles and keeps the time; ``shut_down()`` ends the link, once."""
         self.closed = False

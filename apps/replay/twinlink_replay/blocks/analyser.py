@@ -40,7 +40,7 @@ class Analyser(GuardedBlock, gr.decim_block):  # type: ignore[misc]
             self,
             name="PRB Analyser",
             in_sig=[np.complex64],
-            out_sig=[(np.float32, width), (np.float32, width), (np.float32, n_prbs), (np.float32, n_prbs)],
+            out_sig=[(np.float32, (length,)) for length in (width, width, n_prbs, n_prbs)],
             decim=width,
         )
         keep(self)
