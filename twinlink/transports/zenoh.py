@@ -103,6 +103,8 @@ class ZenohTransport(Transport):
         self._left, self._leaving, self._connected = False, threading.Lock(), False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
+        name, errors = "twinlink-zenoh-tick", self.internal_errors
+        self._ticker = GuardedThread(self._tick, name, errors, again=lambda: not self._left)
         try:
             if self._client or self._trusts_none():
                 self._be_without_session()  # the ticker connects, since that may take long
@@ -111,8 +113,6 @@ class ZenohTransport(Transport):
         except (zenoh.ZError, OSError) as error:  # OSError: of the resolver
             what = f"{'listen on' if self.listening else 'connect to'} {self.endpoint}"
             raise TransportError(not_opened(what, error)) from error
-        name, errors = "twinlink-zenoh-tick", self.internal_errors
-        self._ticker = GuardedThread(self._tick, name, errors, again=lambda: not self._left)
         try:
             self._ticker.start()
         except BaseException:  # Ctrl-C included
