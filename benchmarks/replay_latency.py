@@ -28,7 +28,7 @@ class _Probe(gr.sync_block):  # type: ignore[misc]
         gr.sync_block.__init__(self, name="Latency Probe", in_sig=[np.complex64], out_sig=None)
         keep(self)
         self.delays_ns: list[int] = []
-        self._packets = PacketAssembler()
+        self._packets = PacketAssembler(refuse=print)
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
         now_ns = time.time_ns()

@@ -7,6 +7,9 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("twinlink.testing")
 
 from tests.cli.running import Start, runs_ended_by  # noqa: E402  (it imports what is to be rewritten)
+from twinlink.errors import TwinlinkError  # noqa: E402
+from twinlink.process import internal_errors  # noqa: E402
+from twinlink.process.internal_errors import InternalErrors  # noqa: E402
 from twinlink.testing import free_endpoint  # noqa: E402
 
 # How long an example takes is up to the machine.
@@ -62,6 +65,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def ctrl_c() -> None:
     """A test before may have run a command in this process, which has a handler of its own."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def may_raise() -> None:
+    """For a test that has threads or callbacks of twinlink raise."""
+
+
+@pytest.fixture(autouse=True)
+def none_raises(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No thread or callback of twinlink raises in a test of this process, but what a transport that fails does."""
+    raised: list[str] = []
+    add = InternalErrors.add
+
+    def note(self: InternalErrors, where: str, error: BaseException, then: str) -> None:
+        if isinstance(error, Exception) and not isinstance(error, TwinlinkError):  # the rest is Ctrl-C of a test
+            raised.append(f"{where}: {error!r}")
+        add(self, where, error, then)
+
+    monkeypatch.setattr(InternalErrors, "add", note)
+    internal_errors._recent.clear()
+    yield
+    assert raised == [] or "may_raise" in request.fixturenames
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from .events import Event
 from .link import Link
 from .message import Message
+from .process.guarded_thread import GuardedThread
 from .protocol.send.endpoint import Priority, Reliability
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
@@ -199,7 +200,7 @@ async def opened(make: Callable[[], Link]) -> AsyncIterator[AsyncLink]:
         await asyncio.to_thread(make_unless_cancelled)
     except asyncio.CancelledError:
         cancelled.set()
-        threading.Thread(target=close_made, name="twinlink-close").start()
+        GuardedThread(close_made, "twinlink-close", daemon=False).start()
         raise
     link = AsyncLink(made[0])
     try:

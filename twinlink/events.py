@@ -196,3 +196,21 @@ class HandlerError(Event):
 
     flow: str
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class InternalError(Event):
+    """A thread or callback of twinlink itself raised; at most one event a second for each.
+
+    A thread that serves the link goes on; one that does a single task has ended, and the next task starts another.
+    Those that belong to no link, such as name resolution or a GNU Radio block, are reported by every open link.
+
+    Attributes:
+        where: the thread or callback.
+        error: what it raised.
+        count: how many exceptions there were by then: of this link, or of those that belong to none.
+    """
+
+    where: str
+    error: str
+    count: int

@@ -11,6 +11,7 @@ from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
 from .message import Ack, Message
 from .process import exit_hooks
+from .process.guarded_thread import GuardedThread
 from .process.host_name import host_name
 from .process.signals import DeferSignals, defer_signals
 from .protocol.authentication import new_epoch
@@ -90,22 +91,20 @@ class Link:
         self._transport, self.identity = transport, transport.identity
         self._event_stream = EventStream()
         self._driver = SessionDriver(
-            transport,
-            node=self.node,
-            epoch=self.epoch,
-            limits=limits,
-            report=self._event_stream._put,
+            transport, node=self.node, epoch=self.epoch, limits=limits, report=self._event_stream._put
         )
         self._session = self._driver.session
         self._peer_manager = self._session.peer_manager
         state = LinkState(self.endpoint, self.epoch, limits.max_payload, send_timeout, self._peer_manager)
         self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
         receive_loop = ReceiveLoop(transport, self._driver, self._port_probe, busy_poll)
-        self._leader_follower = LeaderFollower(f"twinlink-{self.node}", receive_loop.run_once, self._shut_down)
+        self._leader_follower = LeaderFollower(
+            f"twinlink-{self.node}", receive_loop.run_once, self._shut_down, transport.internal_errors
+        )
         self._wait = state.wait = self._leader_follower.wait
         self._event_stream._attach(self._leader_follower, self._driver.callbacks)
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver, receive_loop.stand_in)
-        self._transmit_thread = TransmitThread(self.node, self._driver)
+        self._transmit_thread = TransmitThread(self.node, transport, self._driver)
         state.wake_transmit = self._transmit_thread.wake
         state.in_callback, state.closed, state.describe = self._in_callback, lambda: self.closed, self._describe
         self._state = state
@@ -330,7 +329,7 @@ class Link:
         if self.closed or self._state.closing:
             return
         # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
-        closing = threading.Thread(target=self._close, name=f"twinlink-{self.node}-close", daemon=True)
+        closing = GuardedThread(self._close, f"twinlink-{self.node}-close", self._transport.internal_errors)
         with DeferSignals():
             # First: acks could not settle, nor get through, while other threads go on sending.
             self._state.closing = self._driver.callbacks.closing = True

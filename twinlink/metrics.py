@@ -203,6 +203,7 @@ class _LinkCollector(Collector):
             ("twinlink_refused_connections", "Connections refused for the identity of one side.",
              link._transport.refusals.count),
             ("twinlink_handler_errors", "Exceptions of the application's handlers.", driver.callbacks.errors),
+            ("twinlink_internal_errors", "Exceptions in threads and callbacks of twinlink.", driver.internal_errors),
             ("twinlink_events_dropped", "Events that the application did not take.", link.events().dropped),
         ):  # fmt: skip
             yield CounterMetricFamily(name, text, value)

@@ -6,6 +6,7 @@ of 8 octets, then the samples to the end of the payload.  A reader in any langua
 """
 
 import json
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from .errors import MalformedPayload
 SUBCARRIERS_PER_PRB = 12  # 3GPP TS 38.211 clause 4.4.4.1
 FORMAT = "twinlink-spectrum/1"
 _LENGTH = struct.Struct(">H")
+_MAX_SCS_HZ = 2**32 - 1
+_MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +96,28 @@ class Spectrum:
             return cls(
                 samples=np.frombuffer(view[start:], "<i2").reshape(-1, 2),
                 n_prbs=n_prbs,
-                scs_hz=int(head["scs_hz"]),
-                centre_hz=float(head["centre_hz"]),
-                observed_ns=int(head["observed_ns"]),
-                symbol=None if head["symbol"] is None else int(head["symbol"]),
-                fft_size=None if head["fft_size"] is None else int(head["fft_size"]),
-                e3={str(key): int(value) for key, value in head["e3"].items()},
+                scs_hz=_within(head["scs_hz"], 1, _MAX_SCS_HZ),
+                centre_hz=_finite(head["centre_hz"]),
+                observed_ns=_within(head["observed_ns"], 0, _MAX_INTEGER),
+                symbol=None if head["symbol"] is None else _within(head["symbol"], 0, _MAX_INTEGER),
+                fft_size=None if head["fft_size"] is None else _within(head["fft_size"], 0, _MAX_INTEGER),
+                e3={str(key): _within(value, -_MAX_INTEGER, _MAX_INTEGER) for key, value in head["e3"].items()},
             )
         except MalformedPayload:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise MalformedPayload(f"the head of a spectrum payload cannot be read: {error!r}") from error
+
+
+def _within(value: Any, least: int, most: int) -> int:
+    """An integer of JSON, which has no greatest one.  Raises ValueError."""
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"a number is not within {least} and {most}")
+    return number
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(number := float(value)):
+        raise ValueError("a number is not finite")
+    return number

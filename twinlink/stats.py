@@ -103,4 +103,5 @@ class LinkStats(TypedDict):
     identity: IdentityStats | None
     acks_sent: int
     handler_errors: int
+    internal_errors: int
     events_dropped: int

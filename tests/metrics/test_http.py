@@ -6,14 +6,18 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import twinlink
 from tests.link import named_host
 from twinlink.appkit.convert import HttpAddress
 from twinlink.appkit.pulse import STOPPED_NS, Pulse
 from twinlink.errors import TransportError
+from twinlink.process import internal_errors
+from twinlink.process.guarded_thread import GuardedThread
 from twinlink.testing import patience, wait_until
 
 http_server = pytest.importorskip("twinlink.appkit.http", reason="prometheus_client is not installed")
@@ -69,6 +73,26 @@ def test_pages(serve: Serve, reasons: list[str]) -> None:
     assert ask(address, "/healthz", "POST")[0] == 501
 
 
+def test_what_has_raised_within_a_minute_is_a_reason(
+    serve: Serve, may_raise: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = serve()
+    with twinlink.open("memory", listen="tcp/127.0.0.1:7447") as link:
+        GuardedThread(partial(int, "x"), "of a test").start()
+        wait_until(lambda: ask(address, "/readyz")[0] == 503)
+        link.receiver("f", handler=lambda message: message.unknown)  # type: ignore[attr-defined]
+        with twinlink.open("memory", connect="tcp/127.0.0.1:7447") as peer:
+            peer.wait_ready(patience())
+            peer.sender("f").send(b"")
+            wait_until(lambda: len(json.loads(ask(address, "/readyz")[1])["reasons"]) == 2)
+        reasons = json.loads(ask(address, "/readyz")[1])["reasons"]
+        assert reasons[0].startswith("a handler of f raised AttributeError(")
+        assert reasons[1].startswith("thread of a test raised ValueError(")
+        assert ask(address, "/healthz")[0] == 200
+    monkeypatch.setattr(internal_errors, "RECENT_S", 0.0)
+    assert ask(address, "/readyz")[0] == 200
+
+
 def test_metrics_come_in_the_format_that_is_asked_for(serve: Serve) -> None:
     address = serve()
     status, text, headers = ask(address, "/metrics")
@@ -94,7 +118,7 @@ def test_a_loop_that_stands_still_is_neither_healthy_nor_ready(
     assert ask(address, "/readyz")[0] == 503
 
 
-def test_what_fails_here_is_said_and_the_next_request_is_answered(serve: Serve, pulse: Pulse) -> None:
+def test_what_fails_here_is_said_and_the_next_request_is_answered(serve: Serve, pulse: Pulse, may_raise: None) -> None:
     address = serve()
     pulse.problem = lambda: str(1 // 0)  # type: ignore[method-assign]
     status, text, _ = ask(address, "/healthz")

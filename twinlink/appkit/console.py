@@ -7,7 +7,6 @@ import contextlib
 import errno
 import io
 import os
-import select
 import shutil
 import signal
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, SendTimeout, TwinlinkError
+from twinlink.process.readiness import is_readable
 from twinlink.process.text import printable, to_json
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Stop:
 
     def wait(self, seconds: float) -> bool:
         """Sleep up to ``seconds``; returns True at once when the end is requested."""
-        select.select([self.fd], [], [], max(0.0, seconds))
+        is_readable(self.fd, max(0.0, seconds))
         return self.requested
 
     def _handle(self, number: int, _frame: object) -> None:

@@ -1,7 +1,8 @@
 """Health, readiness and metrics of a program over HTTP, for kubelets and Prometheus: `Server`.
 
     /healthz   200 while the main loop turns, else 503: the supervisor of the program should restart it
-    /readyz    200 while the program does its work, else 503 with the reasons, as JSON
+    /readyz    200 while the program does its work, and nothing in it has raised within a minute, else 503 with the
+               reasons, as JSON
     /metrics   in Prometheus' text format
 
 A daemon thread for each address accepts connections and starts another for each.  Their number and duration are
@@ -9,13 +10,13 @@ bounded: each is closed `PATIENCE_S` after it was accepted, and beyond `CONNECTI
 """
 
 import contextlib
-import logging
 import math
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -29,6 +30,8 @@ from prometheus_client.registry import Collector
 from twinlink import __version__
 from twinlink.appkit.convert import HttpAddress
 from twinlink.errors import TransportError
+from twinlink.process import internal_errors
+from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ip_address import family_of
 from twinlink.process.resolver import listen_addresses
 from twinlink.process.text import to_json
@@ -42,7 +45,6 @@ MOST_CONNECTIONS = 16  # including closed ones that still have a thread; a furth
 _POLL_S = 0.1  # how often the accepting thread checks for connections to close, and for its own end
 
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
-_logger = logging.getLogger("twinlink")  # the program's journal logs its warnings
 
 _Answer = tuple[HTTPStatus, str, bytes]
 _monotonic = time.monotonic
@@ -74,6 +76,7 @@ class Server:
             self._registry.register(one)
         self.address = address
         self._listeners: list[_Listener] = []
+        self._ended = False
         try:
             for host in listen_addresses(address.host):
                 self._listeners.append(_Listener(host, self.address.port, self._answer))
@@ -85,12 +88,13 @@ class Server:
 
     def __enter__(self) -> Self:
         for one in self._listeners:
-            threading.Thread(target=one.serve_forever, args=(_POLL_S,), name="http", daemon=True).start()
+            GuardedThread(partial(one.serve_forever, _POLL_S), "http", again=lambda: not self._ended).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         for one in self._listeners:
             one.shutdown()
         self._close()
@@ -107,7 +111,7 @@ class Server:
             return status, _TEXT, f"{problem or 'ok'}\n".encode()
         if path == "/readyz":
             problem = self._pulse.problem()
-            reasons = [*([problem] if problem else []), *self._reasons()]
+            reasons = [*([problem] if problem else []), *self._reasons(), *internal_errors.recent()]
             status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
             return status, _JSON, to_json({"ready": not reasons, "reasons": reasons}).encode() + b"\n"
         if path == "/metrics":
@@ -168,7 +172,7 @@ class _Listener(ThreadingHTTPServer):
         """Log an error, except that a client left early or was cut off."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            _logger.warning("an HTTP request was not answered", exc_info=True)
+            internal_errors.of_process.add("an HTTP request", error or OSError(), "it was not answered")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -185,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             status, content_type, content = self.server.answer(path, self.headers.get("Accept", ""))
         except Exception as error:
-            _logger.warning("%s was not answered", path, exc_info=True)
+            internal_errors.of_process.add("an HTTP request", error, "it is answered with 500")
             status, content_type, content = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, f"{error!r}\n".encode()
         self.send_response(status)
         self.send_header("Content-Type", content_type)

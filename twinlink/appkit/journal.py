@@ -9,7 +9,6 @@ import os
 import queue
 import select
 import sys
-import threading
 import time
 import traceback
 from logging.handlers import QueueHandler, QueueListener
@@ -17,12 +16,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from twinlink.process import internal_errors
+from twinlink.process.guarded_thread import GuardedThread
+from twinlink.process.readiness import is_writable
+
 from ..process.text import on_one_line, to_json
 from .console import explain
 
 WAITING = 10_000  # events that may wait to be written; further ones are dropped and counted
 _REPEAT_NS = 5_000_000_000  # shortest time between two complaints of one name
-_UNREAD_MS = 1000  # a line that stderr does not take within this time is not shown
+_UNREAD_S = 1.0  # a line that stderr does not take within this time is not shown
 _AT_THE_END_S = 3.0  # time to write what is left when the program ends
 
 
@@ -62,7 +65,7 @@ class Journal:
     ) -> None:
         logging.getLogger("twinlink").removeHandler(self._intake)
         # stop() waits for the writer without a limit
-        stopper = threading.Thread(target=self._writer.stop, name="journal-stop", daemon=True)
+        stopper = GuardedThread(self._writer.stop, "journal-stop")
         stopper.start()
         stopper.join(_AT_THE_END_S)
 
@@ -128,7 +131,13 @@ class _Writer(QueueListener):
         self._unshown = 0  # lines since the last one that stderr took
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Write one event, and how many were dropped before."""
+        """Write one event, and how many were dropped before; an exception would end the thread of `QueueListener`."""
+        try:
+            self._handle(record)
+        except Exception as error:
+            internal_errors.of_process.add("the journal", error, "the event is not written")
+
+    def _handle(self, record: logging.LogRecord) -> None:
         self._write(record)
         if dropped := self._intake.take_dropped():
             text = f"{dropped} events were dropped: they came faster than they could be written"
@@ -167,12 +176,12 @@ class _Writer(QueueListener):
         except OSError:  # in memory
             self._stream.write(line)
             return
-        if self._unshown and _is_writable(descriptor, 0):
+        if self._unshown and is_writable(descriptor):
             line = f"{self._program}: {self._unshown} lines were not shown: stderr was not read\n{line}"
             self._unshown = 0
         octets = line.encode(errors="backslashreplace")
         for at in range(0, len(octets), select.PIPE_BUF):  # a writable pipe takes this many octets without blocking
-            if not _is_writable(descriptor, 0 if self._unshown else _UNREAD_MS):
+            if not is_writable(descriptor, 0.0 if self._unshown else _UNREAD_S):
                 self._unshown += 1
                 return
             os.write(descriptor, octets[at : at + select.PIPE_BUF])
@@ -182,9 +191,3 @@ class _Writer(QueueListener):
             with contextlib.suppress(OSError):  # of octets that are buffered and cannot be written
                 self._file.close()
             self._file = None
-
-
-def _is_writable(descriptor: int, timeout_ms: int) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(timeout_ms))

@@ -1,7 +1,6 @@
 """The link of a command: its options, opening it, waiting for a peer, and its events as lines of text."""
 
 import argparse
-import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -9,7 +8,19 @@ from queue import SimpleQueue
 import twinlink
 from twinlink import options as link_options
 from twinlink.errors import AuthenticationError, ConfigurationError, LinkClosed, PeerTimeout
-from twinlink.events import Event, Gap, HandlerError, Malformed, PeerDown, PeerUp, Refused, Reordered, Unclaimed
+from twinlink.events import (
+    Event,
+    Gap,
+    HandlerError,
+    InternalError,
+    Malformed,
+    PeerDown,
+    PeerUp,
+    Refused,
+    Reordered,
+    Unclaimed,
+)
+from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.listener_probe import probe
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.refusals import Refusal
@@ -163,7 +174,7 @@ def tell_if_no_peer(link: twinlink.Link, tell: Callable[[str], object]) -> None:
         except LinkClosed:
             pass  # the program ends
 
-    threading.Thread(target=wait, name=f"twinlink-{link.node}-no-peer", daemon=True).start()
+    GuardedThread(wait, f"twinlink-{link.node}-no-peer", link._transport.internal_errors).start()
 
 
 def _is_decided(link: twinlink.Link) -> bool:
@@ -265,4 +276,6 @@ def _text(event: Event) -> str | None:
             return f"dropped a malformed message ({reason}; {number} so far)"
         case HandlerError(flow=flow, error=error):
             return f"a handler of flow {flow} failed: {error}"
+        case InternalError(where=where, error=error):
+            return f"{where} raised {error}"
     return None  # counted in stats(); no action is needed

@@ -9,9 +9,9 @@ difference between messages and answers cancels out.
 
 import argparse
 import json
-import threading
 import time
 from collections import deque
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout, SendTimeout
 from twinlink.measure import formatting
+from twinlink.process.guarded_thread import GuardedThread
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
@@ -259,7 +260,7 @@ class _Ntp:
         self._server = server
         self._next = 0.0
         self._every_s = _NTP_EVERY_S
-        self._thread: threading.Thread | None = None
+        self._thread: GuardedThread | None = None
 
     def poll(self) -> None:
         """Query the server when due; waits for the first answer only."""
@@ -267,7 +268,7 @@ class _Ntp:
             return
         self._next = time.monotonic() + self._every_s
         first = self._thread is None
-        self._thread = threading.Thread(target=self._ask, args=(self._server,), name="ntp", daemon=True)
+        self._thread = GuardedThread(partial(self._ask, self._server), "ntp")
         self._thread.start()
         if first:
             self._thread.join()

@@ -10,7 +10,6 @@ By default, in connects to tcp/127.0.0.1:7447 and out listens at that port.
 
 import argparse
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,6 +22,7 @@ from twinlink.mgen import log_join, log_zone, records
 from twinlink.mgen.egress import Egress
 from twinlink.mgen.ingress import Ingress
 from twinlink.mgen.message import Address
+from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ip_address import check_host
 from twinlink.protocol.rtt import percentiles
 
@@ -170,7 +170,7 @@ def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: C
             problems.append(error)
             failed = True
 
-    threads = [threading.Thread(target=run_beside, args=(end,), name="mgen-in") for end in ends[:-1]]
+    threads = [GuardedThread(partial(run_beside, end), "mgen-in", daemon=False) for end in ends[:-1]]
     for thread in threads:
         thread.start()
     try:

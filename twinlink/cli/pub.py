@@ -135,9 +135,11 @@ def _lines(stop: Stop) -> Iterator[bytes]:
         raise twinlink.TwinlinkError("standard input is closed: give files, or --count")
     source = sys.stdin.fileno()
     rest = b""
+    waiting = select.poll()
+    for descriptor in (source, stop.fd):
+        waiting.register(descriptor, select.POLLIN)
     while not stop.requested:
-        ready, _, _ = select.select([source, stop.fd], [], [])
-        if source not in ready:
+        if source not in [descriptor for descriptor, _ in waiting.poll()]:
             break
         chunk = os.read(source, _CHUNK)
         if not chunk:

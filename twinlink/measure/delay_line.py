@@ -11,14 +11,15 @@ import ctypes
 import fcntl
 import functools
 import os
-import select
 import struct
 import sys
-import threading
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 
+from ..process.guarded_thread import GuardedThread
+from ..process.readiness import is_readable
 from .send_modes import precise_sleep
 
 DEVICES = ("tl-rw", "tl-dt")
@@ -36,7 +37,7 @@ def main() -> None:
     first, second = (_device(pid, name) for pid, name in zip(pids, DEVICES, strict=True))
     _enter(own.fileno())
     for source, sink, delay_ns in ((first, second, delays_ns[0]), (second, first, delays_ns[1])):
-        threading.Thread(target=_pass_on, args=(source, sink, delay_ns), daemon=True).start()
+        GuardedThread(partial(_pass_on, source, sink, delay_ns), f"delay-line-{source}", again=lambda: True).start()
     print("ready", flush=True)
     sys.stdin.read()
     os._exit(0)
@@ -63,7 +64,7 @@ def _pass_on(source: int, sink: int, delay_ns: int) -> None:
     waiting: deque[tuple[int, bytes]] = deque()
     while True:
         left_s = max(0.0, (waiting[0][0] - time.monotonic_ns()) / 1e9) if waiting else None
-        readable, _, _ = select.select([source], [], [], left_s)
+        readable = is_readable(source, left_s)
         now_ns = time.monotonic_ns()
         while waiting and waiting[0][0] <= now_ns:
             _write(sink, waiting.popleft()[1])

@@ -2,8 +2,9 @@
 
 import contextlib
 import subprocess
-import threading
 from collections.abc import Sequence
+
+from ..process.guarded_thread import GuardedThread
 
 
 def close_stdin_and_wait(process: subprocess.Popen[bytes], within_s: float) -> None:
@@ -18,7 +19,7 @@ def close_stdin_and_wait(process: subprocess.Popen[bytes], within_s: float) -> N
         process.wait()
 
 
-def end_process(process: subprocess.Popen[bytes], readers: Sequence[threading.Thread], within_s: float) -> None:
+def end_process(process: subprocess.Popen[bytes], readers: Sequence[GuardedThread], within_s: float) -> None:
     """End it as `close_stdin_and_wait` does; then close what the readers have read.
 
     Args:

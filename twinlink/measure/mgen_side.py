@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..mgen.ingress import Ingress
 from ..mgen.message import Address, Protocol
 from ..mgen.records import Recorder
 from ..mgen.script import Flow, protocol_for
+from ..process.guarded_thread import GuardedThread
 from ..process.ports import HOST, free_ports
 
 FLOW = "mgen"
@@ -33,7 +35,7 @@ class MgenSide:
         self._listener: session.Listener | None = None
         self._egress: Egress | None = None
         self._recorder: Recorder | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: GuardedThread | None = None
 
     def listen(self, octets: int) -> None:
         """Start a listening mgen, and the bridge's end that delivers to it.  Raises TwinlinkError."""
@@ -45,7 +47,7 @@ class MgenSide:
         udp, tcp = _by_protocol(protocol, at)
         self._egress = Egress(self._link, udp=udp, tcp=tcp, flow=FLOW, recorder=self._recorder)
         self._ending.clear()
-        self._thread = threading.Thread(target=self._egress.run, args=(self._ending.is_set,), daemon=True)
+        self._thread = GuardedThread(partial(self._egress.run, self._ending.is_set), "mgen-out")
         self._thread.start()
 
     def heard(self, expected: int, quiet_s: float) -> dict[str, Any]:
@@ -67,7 +69,7 @@ class MgenSide:
         ending = threading.Event()
         udp, tcp = _by_protocol(protocol, Address(HOST, 0))
         ingress = Ingress(self._link, udp=udp, tcp=tcp, flow=FLOW, recorder=recorder)
-        thread = threading.Thread(target=ingress.run, args=(ending.is_set,), daemon=True)
+        thread = GuardedThread(partial(ingress.run, ending.is_set), "mgen-in")
         try:
             thread.start()
             flow = Flow(NUMBER, protocol, ingress.addresses[protocol], octets, count, rate_hz)

@@ -10,9 +10,10 @@ import os
 import queue
 import socket
 import sys
-import threading
 import time
+from functools import partial
 
+from ..process.guarded_thread import GuardedThread
 from .send_modes import precise_sleep
 
 PIECE = 256 * 1024
@@ -24,7 +25,8 @@ def main() -> None:
     for number in range(int(count)):
         listener = socket.create_server(("127.0.0.1", int(listen) + number))
         target = (host, int(port) + number)
-        threading.Thread(target=_accept, args=(listener, target, int(forward_ns), int(back_ns)), daemon=True).start()
+        accept = partial(_accept, listener, target, int(forward_ns), int(back_ns))
+        GuardedThread(accept, f"relay-{number}", again=lambda: True).start()
     print("ready", flush=True)
     sys.stdin.read()
     os._exit(0)
@@ -43,8 +45,8 @@ def _accept(listener: socket.socket, target: tuple[str, int], forward_ns: int, b
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for source, sink, delay_ns in ((near, far, forward_ns), (far, near, back_ns)):
             waiting: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
-            threading.Thread(target=_read, args=(source, waiting, delay_ns), daemon=True).start()
-            threading.Thread(target=_write, args=(sink, waiting), daemon=True).start()
+            GuardedThread(partial(_read, source, waiting, delay_ns), "relay-read").start()
+            GuardedThread(partial(_write, sink, waiting), "relay-write").start()
 
 
 def _read(source: socket.socket, waiting: "queue.SimpleQueue[tuple[int, bytes]]", delay_ns: int) -> None:

@@ -10,11 +10,12 @@ import json
 import secrets
 import subprocess
 import sys
-import threading
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from .. import Link, Message, SendTimeout, TwinlinkError
+from ..process.guarded_thread import GuardedThread
 from .channels import PORTS
 from .end_process import close_stdin_and_wait
 from .worker_handle import END_S, Stopped, WorkerFailed, WorkerHandle
@@ -124,7 +125,7 @@ class WorkerHost:
         self._number = b""
         self._owner: str | None = None  # the node that the worker belongs to
         link.receiver(TOLD, handler=self._lines.put)
-        self._thread = threading.Thread(target=self._serve, name="twinlink-workers", daemon=True)
+        self._thread = GuardedThread(self._serve, "twinlink-workers", again=lambda: True)
         self._thread.start()
 
     def close(self) -> None:
@@ -180,7 +181,7 @@ class WorkerHost:
         )  # fmt: skip
         self._owner, self._number = node, number
         self.started += 1
-        threading.Thread(target=self._read, args=(self._process, number), daemon=True).start()
+        GuardedThread(partial(self._read, self._process, number), "workers-read").start()
 
     def _read(self, process: "subprocess.Popen[bytes]", number: bytes) -> None:
         assert process.stdout is not None

@@ -18,9 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError, TransportMissing
+from ..process.guarded_thread import GuardedThread
 from ..process.ip_address import bracketed, is_address, is_own
 from ..process.resolver import listen_addresses
 from ..transports import Endpoint
@@ -46,7 +48,7 @@ class Worker:
         self._channel: Channel | None = None
         self._usage: Usage | None = None
         self._cancelled = threading.Event()
-        self._sending: threading.Thread | None = None
+        self._sending: GuardedThread | None = None
         self._counted: dict[str, int] | None = None
         self._mgen: MgenSide | None = None
         self._does: dict[str, Callable[..., dict[str, Any]]] = {
@@ -79,7 +81,7 @@ class Worker:
             return
         if what in self._sends:
             self._cancelled.clear()
-            self._sending = threading.Thread(target=self._do, args=(number, self._sends[what], command), daemon=True)
+            self._sending = GuardedThread(partial(self._do, number, self._sends[what], command), f"worker-{what}")
             self._sending.start()
         elif what in self._does:
             self._do(number, self._does[what], command)

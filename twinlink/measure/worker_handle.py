@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..process.guarded_thread import GuardedThread
 from .end_process import end_process
 from .row_buffer import decode
 
@@ -165,7 +166,7 @@ class LocalWorker(WorkerHandle):
         )  # fmt: skip
         self.pid = self._process.pid
         self._said = b""  # the last of stderr
-        self._threads = [threading.Thread(target=body, daemon=True) for body in (self._read, self._read_errors)]
+        self._threads = [GuardedThread(body, f"worker-{name}") for body in (self._read, self._read_errors)]
         for thread in reversed(self._threads):  # the first waits for the second when the process has ended
             thread.start()
 

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import select
 import socket
 import struct
 import termios
@@ -17,6 +16,7 @@ from collections.abc import Callable
 
 from ..errors import TransportError
 from ..process.ip_address import family_of
+from ..process.readiness import is_writable
 from ..process.resolver import addresses
 from .message import Address
 
@@ -224,7 +224,7 @@ class Connection:
             if self._socket is None:
                 time.sleep(min(left, RETRY_S))
             else:
-                select.select([], [self._socket], [], left)
+                is_writable(self._socket.fileno(), left)
             self.push()
 
     def finish(self, seconds: float) -> None:
@@ -254,7 +254,7 @@ class Connection:
             except OSError as error:
                 code = error.errno or errno.EADDRNOTAVAIL
         if self._socket is not None:
-            writable = select.select([], [self._socket], [], 0)[1]
+            writable = is_writable(self._socket.fileno())
             code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
         if code == errno.EINPROGRESS:
             if now < self._give_up_at:

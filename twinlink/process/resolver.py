@@ -7,11 +7,11 @@ import errno
 import logging
 import selectors
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from .guarded_thread import GuardedThread
 from .ip_address import family_of, has_v6, is_address, is_broadcast, is_group, is_own
 from .wakeup import Wakeup
 
@@ -115,7 +115,7 @@ class Lookup:
         self._wakeup = Wakeup()
         # Not among the threads named twinlink-, which the end of the process waits for: nothing ends this one sooner.
         try:
-            threading.Thread(target=self._resolve, name="resolver of twinlink", daemon=True).start()
+            GuardedThread(self._resolve, "resolver of twinlink").start()
         except RuntimeError:  # there may be no more threads: better late than never
             self._resolve()
 
@@ -140,6 +140,9 @@ class Lookup:
             self.failure = error
         except UnicodeError:
             self.failure = OSError("no host can have this name")
+        except BaseException as error:
+            self.failure = OSError(f"its lookup failed: {error!r}")
+            raise
         finally:
             self._ended = True
             self._wakeup.wake()

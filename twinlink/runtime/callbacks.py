@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import LinkClosed
 from ..events import Event, HandlerError
+from ..process import internal_errors
 
 RUN_S = 0.01  # then a thread that waits for something gets to check whether it is there
 STAND_IN_S = 0.0005  # between two looks whether the other thread has done
@@ -116,6 +117,7 @@ class CallbackQueue:
         self.errors += 1
         if self.closing and isinstance(error, LinkClosed):  # it wanted to send: no news
             return
+        internal_errors.note(f"a handler of {flow or 'events'}", error)
         self._log(flow)
         if flow:
             self._report(HandlerError(time.time_ns(), flow, repr(error)))

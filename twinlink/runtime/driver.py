@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ..errors import TransportError
-from ..events import Event, Refused
+from ..events import Event, InternalError, Refused
+from ..process import internal_errors
 from ..process.signals import DeferSignals
 from ..protocol.authentication import FrameAuthentication, epoch_prefix
 from ..protocol.frames import Frame
@@ -58,6 +59,8 @@ class SessionDriver:
         self._report = report
         self._foreign_connections = 0  # that were reported
         self._ended_connections: dict[str, int] = {}  # likewise, for a limit, by option
+        self._errors_reported = {one: one.count for one in (transport.internal_errors, internal_errors.of_process)}
+        self._errors_before = internal_errors.of_process.count
         self._peer_manager = self.session.peer_manager
         self._authentication = FrameAuthentication()
         self._identity_version = 0
@@ -111,6 +114,7 @@ class SessionDriver:
         timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
         self._report_refusals()
         self._report_connections()
+        self._report_internal_errors()
         self._send_due()
         if timeout_factor is not None:
             self._transport.renew(timeout_factor)
@@ -146,6 +150,18 @@ class SessionDriver:
             if ended > (reported := self._ended_connections.get(option, 0)):
                 self._ended_connections[option] = ended
                 session.limit_counters.exceeded(option, ended - reported)
+
+    def _report_internal_errors(self) -> None:
+        for errors, reported in self._errors_reported.items():
+            if errors.count != reported:
+                self._errors_reported[errors] = errors.count
+                for one in errors.since(reported):
+                    self._report(InternalError(_time_ns(), one.where, one.error, one.number))
+
+    @property
+    def internal_errors(self) -> int:
+        """Exceptions in threads and callbacks of this link, or of none, since it was opened.  Any thread may ask."""
+        return sum(errors.count for errors in self._errors_reported) - self._errors_before
 
     def on_probe_result(self, result: ProbeResult) -> bool:
         """The other side's port has answered while no peer is up; whether the transport was told to connect now."""

@@ -4,11 +4,10 @@ It also says how much may be in flight, what a flow's share of it is, and reads 
 waits for a peer that takes nothing: it says only what a transport may drop.
 """
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 
+from ..process.guarded_thread import GuardedThread
 from ..process.wakeup import Wakeup
 from ..protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS
 from ..protocol.send.congestion import (
@@ -27,8 +26,6 @@ LOOK_NS = 50_000_000
 STAND_IN_NS = 5_000_000  # while one does, or where they do
 REST_TICKS = 25  # a flow at rest has its turn so seldom: a link may have a thousand of them
 
-logger = logging.getLogger("twinlink")
-
 
 class HeartbeatThread:
     """Runs from `start` until `stop`."""
@@ -43,7 +40,9 @@ class HeartbeatThread:
         self._turn = 0  # of the flows at rest
         self._stopping = False
         self._wakeup = Wakeup()
-        self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-heartbeat", daemon=True)
+        name, errors = f"twinlink-{node}-heartbeat", transport.internal_errors
+        # A transport that failed must not end it: the peers still count on us.
+        self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._stopping)
 
     def start(self) -> None:
         """Begin to say hello."""
@@ -109,12 +108,8 @@ class HeartbeatThread:
             due = now + (
                 HELLO_INTERVAL_NS if peer_manager.up and not peer_manager.peers.any_suspect(now) else SEARCH_INTERVAL_NS
             )
-            try:
-                self._driver.send_hello()
-                if now >= tick_ns or not peer_manager.up:
-                    tick_ns = now + HELLO_INTERVAL_NS
-                    self._tick()
-                self._wait(due)
-            except Exception:  # a transport that failed: the peers still count on us
-                logger.exception("the heartbeat thread of a link was interrupted; it goes on")
-                self._wakeup.wait(max(0, due - time.monotonic_ns()) / 1e9)
+            self._driver.send_hello()
+            if now >= tick_ns or not peer_manager.up:
+                tick_ns = now + HELLO_INTERVAL_NS
+                self._tick()
+            self._wait(due)

@@ -10,7 +10,6 @@ what it waits for costs no hand-over between threads.  While no thread waits, th
 4. After `close`, the thread that holds the lead gives the link back when it lets go of it.
 """
 
-import logging
 import math
 import threading
 import time
@@ -18,6 +17,8 @@ from collections.abc import Callable
 from threading import get_ident
 
 from ..errors import ConfigurationError
+from ..process.guarded_thread import GuardedThread
+from ..process.internal_errors import InternalErrors, of_process
 from ..process.wakeup import WaiterList
 
 STEP_BACK_S = 0.002
@@ -30,8 +31,6 @@ IDLE_S = (
 _FOR_EVER = float("inf")
 _monotonic = time.monotonic
 
-logger = logging.getLogger("twinlink")
-
 
 class LeaderFollower:
     """The lead of one link, and its own thread.
@@ -41,8 +40,14 @@ class LeaderFollower:
         followers: how many threads wait while another one leads; they check whenever something may have arrived.
     """
 
-    def __init__(self, name: str, receive: Callable[[float], None], shut_down: Callable[[], None]) -> None:
-        """``pump(timeout_s)`` receives, handles and keeps the time; ``shut_down()`` ends the link, once."""
+    def __init__(
+        self,
+        name: str,
+        receive: Callable[[float], None],
+        shut_down: Callable[[], None],
+        errors: InternalErrors = of_process,
+    ) -> None:
+        """``receive(timeout_s)`` receives, handles and keeps the time; ``shut_down()`` ends the link, once."""
         self.closed = False
         self._receive = receive
         self._shut_down = shut_down
@@ -55,7 +60,8 @@ class LeaderFollower:
         self._exclusive_waiters = 0  # threads that want to do something while nothing arrives
         self._waiters = WaiterList()
         self._check_coroutines: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # What a handler or the transport raises must not end it: the others still count on us.
+        self._thread = GuardedThread(self._run, name, errors, again=lambda: not self.closed)
 
     def _new_lock(self) -> None:
         self._lock = threading.RLock()  # which knows its owner
@@ -231,8 +237,5 @@ class LeaderFollower:
             try:
                 while not (self.followers or self._exclusive_waiters or self.closed):
                     self._receive(IDLE_S)
-            except BaseException:  # sys.exit in a handler, a transport that failed: the others still count on us
-                logger.exception("the receiving thread of a link was interrupted; it goes on")
-                time.sleep(IDLE_S)
             finally:
                 self._release()

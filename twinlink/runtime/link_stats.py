@@ -20,5 +20,6 @@ def link_stats(driver: SessionDriver, senders: Mapping[str, Sender], events: Eve
         "identity": driver.identity_stats(),
         "acks_sent": session.messages.acks.sent,
         "handler_errors": driver.callbacks.errors,
+        "internal_errors": driver.internal_errors,
         "events_dropped": events.dropped,
     }

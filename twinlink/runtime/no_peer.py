@@ -60,6 +60,8 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
     if heard:
         nodes = ", ".join(heard[:NAMED])
         hint = f"{nodes} is heard but does not confirm hearing us: check the way back, {ports}"
+    elif raised := transport.internal_errors.since(0):
+        hint = f"{raised[-1].where} of this side raised {raised[-1].error}; the log has its traceback"
     else:
         check = (
             f"check that the other side {other} and has the transport {name!r}, that the address is right and that "

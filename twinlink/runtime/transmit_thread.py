@@ -1,28 +1,25 @@
 """The thread that transmits what the flows have queued; it may have to wait for the transport."""
 
-import logging
-import threading
-import time
-
+from ..process.guarded_thread import GuardedThread
 from ..process.wakeup import Wakeup
+from ..transports import Transport
 from .driver import SessionDriver
 
-PAUSE_S = 0.05  # before the next try when a transport has failed
 BULK_S = 0.0005  # what is left of messages that came in bulk is transmitted when none has come for so long
-
-logger = logging.getLogger("twinlink")
 
 
 class TransmitThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, driver: SessionDriver) -> None:
+    def __init__(self, node: str, transport: Transport, driver: SessionDriver) -> None:
         self._driver = driver
         self._budgets = driver.session.peer_manager.budgets
         self._turn = 0  # of the flows of normal priority, which goes first
         self._stopping = False
         self._wakeup = Wakeup()
-        self._thread = threading.Thread(target=self._run, name=f"twinlink-{node}-transmit", daemon=True)
+        name, errors = f"twinlink-{node}-transmit", transport.internal_errors
+        # A transport that failed must not end it: the peers still count on us.
+        self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._stopping)
         for budget in self._budgets.values():
             budget.on_room = self.wake
 
@@ -67,14 +64,9 @@ class TransmitThread:
         return soon
 
     def _run(self) -> None:
-        soon = False
+        soon = True  # something may be left from before an exception
         while True:
             self._wakeup.wait(BULK_S if soon else None)
             if self._stopping:
                 return
-            try:
-                soon = self._transmit()
-            except Exception:  # a transport that failed: the peers still count on us
-                logger.exception("the transmit thread of a link was interrupted; it goes on")
-                time.sleep(PAUSE_S)
-                self._wakeup.wake()
+            soon = self._transmit()

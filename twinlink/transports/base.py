@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ConfigurationError, TransportError
+from ..process.internal_errors import InternalErrors
 from ..process.ip_address import check_host
 from ..protocol.authentication import AuthenticatedPeer
 from ..spelling import near
@@ -107,6 +108,7 @@ class Transport(ABC):
         self.limits_exceeded: Counter[str] = Counter()  # connections that it ended for a limit, by option
         self.foreign_connections = 0  # that ended in the handshake, as their program speaks another protocol
         self.refusals = Refusals()
+        self.internal_errors = InternalErrors()  # of the threads of transport and link
         self.options = options
 
     def alternatives(self, endpoints: Sequence["Endpoint"]) -> None:

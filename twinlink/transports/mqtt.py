@@ -22,12 +22,14 @@ import select
 import threading
 import time
 from collections import deque
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from paho.mqtt.client import Client, MQTTMessage
 
 from ..errors import TransportError
+from ..process.guarded_thread import GuardedThread
 from ..protocol.authentication import AuthenticatedPeer
 from ..protocol.frames import HELLO_TOPIC
 from .base import Frame, Transport, check_descriptors
@@ -96,7 +98,7 @@ class MqttTransport(Transport):
         self._replaces_client = False  # it would publish again what the broker refuses
         self._reader = 0  # the thread that was in `receive` last
         self._receive_maximum = 0
-        self._connecting: threading.Thread | None = None
+        self._connecting: GuardedThread | None = None
         self._descriptor: int | None = None  # of the socket; None while the client must not be served
         self._readiness = Readiness()
         if self.listening and options.private_broker:
@@ -134,9 +136,8 @@ class MqttTransport(Transport):
     def _start_connecting(self, after_s: float) -> None:
         """Start a thread that connects, unless one does."""
         if self._connecting is None or not self._connecting.is_alive():
-            self._connecting = threading.Thread(
-                target=self._connect, args=(after_s,), name="twinlink-mqtt-connect", daemon=True
-            )
+            connect = partial(self._connect, after_s)
+            self._connecting = GuardedThread(connect, "twinlink-mqtt-connect", self.internal_errors)
             self._connecting.start()
 
     def _connect(self, after_s: float) -> None:

@@ -1,9 +1,9 @@
 """Why a connector over TLS meets no listener or router, as far as identities are the cause: drivers report little."""
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
+from ..process.guarded_thread import GuardedThread
 from . import identity_advice
 from .base import Endpoint
 from .tls_probe import Finding, Outcome, probe
@@ -48,7 +48,7 @@ class TlsHandshakes:
         self._pause_s = AGAIN_S
         self._has_been = False  # connected
         self._version = watched.version if watched is not None else 0
-        self._asking: threading.Thread | None = None
+        self._asking: GuardedThread | None = None
         self._finding: Finding | None = None
 
     def check(self, connected: bool) -> None:
@@ -76,7 +76,7 @@ class TlsHandshakes:
             soon = self.problem is None or now - self._since_s < SOON_S
             self._pause_s = min(2 * self._pause_s, AT_MOST_S if soon else LATER_AT_MOST_S)
         elif self._asking is None and now >= self._next_s:
-            self._asking = threading.Thread(target=self._ask, name="twinlink-tls-probe", daemon=True)
+            self._asking = GuardedThread(self._ask, "twinlink-tls-probe")
             try:
                 self._asking.start()
             except RuntimeError:  # no more threads, or the interpreter ends

@@ -113,6 +113,7 @@ class WebsocketTransport(Transport):
                     self.epoch,
                     self.max_frame,
                     self._on_connected,
+                    self.internal_errors,
                 )
                 self._dialer.start()
         except BaseException as error:  # Ctrl-C as well

@@ -5,7 +5,6 @@ import os
 import select
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable
 
@@ -13,7 +12,10 @@ from websockets.client import ClientProtocol
 from websockets.proxy import Proxy
 from websockets.uri import parse_uri
 
+from ..process.guarded_thread import GuardedThread
+from ..process.internal_errors import InternalErrors
 from ..process.ip_address import bracketed, family_of, is_address
+from ..process.readiness import is_readable
 from ..process.resolver import RepeatedLookup
 from . import websocket_proxy
 from .base import Endpoint
@@ -41,6 +43,7 @@ class Dialer:
         epoch: of the link, which the listener learns from the request; None: it learns none.
         max_frame: octets of the longest frame that is accepted.
         on_connected: called on its thread with each connection, and the messages that came with its handshake.
+        errors: takes what its thread raises.
 
     Attributes:
         failure, error: what the last attempt met beyond TCP, for a person, and as it was raised; None if it got no
@@ -58,6 +61,7 @@ class Dialer:
         epoch: int | None,
         max_frame: int,
         on_connected: Connected,
+        errors: InternalErrors,
     ) -> None:
         self.failure: str | None = None
         self.error: Exception | None = None
@@ -83,7 +87,7 @@ class Dialer:
         self._connected = False
         self._closing = False
         self._wakes = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, name="twinlink-websocket-dial", daemon=True)
+        self._thread = GuardedThread(self._run, "twinlink-websocket-dial", errors, again=lambda: not self._closing)
 
     def start(self) -> None:
         """Begin to connect.  Raises RuntimeError if the process can start no more threads."""
@@ -135,7 +139,7 @@ class Dialer:
 
     def _rest(self, seconds: float | None) -> None:
         """Wait for so long, or until another thread wakes this one."""
-        if select.select([self._wakes], [], [], seconds)[0]:
+        if is_readable(self._wakes, seconds):
             os.eventfd_read(self._wakes)
 
     def _attempt(self) -> None:

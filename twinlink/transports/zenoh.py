@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import zenoh
 
 from ..errors import ConfigurationError, TransportError
+from ..process.guarded_thread import GuardedThread
 from ..process.malloc import trim
 from .base import Endpoint, Frame, Transport, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber
@@ -103,6 +104,8 @@ class ZenohTransport(Transport):
         self._left, self._leaving, self._connected = False, threading.Lock(), False
         self.gives_up_ns = (self.options.lease_ms + self.options.block_before_close_ms) * 1_000_000
         os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
+        name, errors = "twinlink-zenoh-tick", self.internal_errors
+        self._ticker = GuardedThread(self._tick, name, errors, again=lambda: not self._left)
         try:
             if self._client or self._trusts_none():
                 self._be_without_session()  # the ticker connects, since that may take long
@@ -111,7 +114,6 @@ class ZenohTransport(Transport):
         except (zenoh.ZError, OSError) as error:  # OSError: of the resolver
             what = f"{'listen on' if self.listening else 'connect to'} {self.endpoint}"
             raise TransportError(not_opened(what, error)) from error
-        self._ticker = threading.Thread(target=self._tick, name="twinlink-zenoh-tick", daemon=True)
         try:
             self._ticker.start()
         except BaseException:  # Ctrl-C included
@@ -266,9 +268,9 @@ class ZenohTransport(Transport):
             return  # retried soon
         self._close_aside(old)
 
-    def _close_aside(self, old: zenoh.Session) -> threading.Thread:
+    def _close_aside(self, old: zenoh.Session) -> GuardedThread:
         """Close a session on a thread of its own, because it may take long."""
-        closer = threading.Thread(target=old.close, name="twinlink-zenoh-close", daemon=True)
+        closer = GuardedThread(old.close, "twinlink-zenoh-close", self.internal_errors)
         try:
             closer.start()
         except RuntimeError:  # no more threads, or the interpreter ends
@@ -282,8 +284,7 @@ class ZenohTransport(Transport):
         be closed meanwhile, see renew.
         """
         trim_at = math.inf
-        options = self.options
-        limits = options.connections, options.handshakes, options.unread_octets
+        limits = self.options.connections, self.options.handshakes, self.options.unread_octets
         connections = ZenohConnections(f"zenoh {self.endpoint}", self.endpoint.port, limits, self.limits_exceeded)
         if self._client:
             self._keep_router([])

@@ -171,6 +171,7 @@ class ZeromqTransport(Transport):
             read=read,
             on_foreign=on_foreign,
             refusals=self.refusals,
+            errors=self.internal_errors,
             connector=self._handshakes,
             curve=self._curve,
         )

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import struct
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from ..process.guarded_thread import GuardedThread
+from ..process.internal_errors import InternalErrors
 from .connection_guard import LEAST_CHECK_S, ConnectionGuard, PublisherGuard, SubscriberGuard
 from .refusals import Refusal, Refusals
 from .zeromq_handshakes import FAILED, SUCCEEDED, ConnectorHandshakes, Handshakes
@@ -40,6 +41,7 @@ class ZeromqGuard:
         read: octets and messages received from ``sub``, and whether it was found empty since the last call.
         on_foreign: called on the guard's thread when a connection to a listener spoke another protocol.
         refusals: takes the connections to a listener that were refused.
+        errors: takes what is raised on the guard's thread.
         connector: finds out why the handshakes of a connector fail.  None: of a listener; its guard decides which
             connections complete their handshake, and `ZAP_DOMAIN` names their socket.
         curve: which keys are trusted; None: no side has a key.
@@ -55,13 +57,14 @@ class ZeromqGuard:
         read: Callable[[], tuple[tuple[int, int], bool]],
         on_foreign: Callable[[], None],
         refusals: Refusals,
+        errors: InternalErrors,
         connector: ConnectorHandshakes | None,
         curve: "ZeromqCurve | None",
     ) -> None:
         self._subscribers, self._publishers = subscribers, publishers
         self._sent, self._read = sent, read
         self._on_foreign = on_foreign
-        self._refusals, self._connector, self._curve = refusals, connector, curve
+        self._refusals, self._errors, self._connector, self._curve = refusals, errors, connector, curve
         self._keys: dict[tuple[bool, int], str] = {}  # that connections have proved: whether of ``pub``, and descriptor
         self._proved: deque[tuple[bool, int, str]] = deque()
         self._expect_other_key: dict[str, tuple[float, Refusal]] = {}  # by host: since when, monotonic
@@ -86,7 +89,8 @@ class ZeromqGuard:
             self._admission = context.socket(zmq.REP)
             self._admission.bind(ADMISSION)
             self._poller.register(self._admission, zmq.POLLIN)
-        self._thread = threading.Thread(target=self._run, name="twinlink-zeromq-guard", daemon=True)
+        self._running = len(self._monitors)
+        self._thread = GuardedThread(self._run, "twinlink-zeromq-guard", errors, again=lambda: self._running > 0)
 
     def start(self) -> None:
         """Start the thread.  Raises RuntimeError if the process can start no more."""
@@ -116,11 +120,11 @@ class ZeromqGuard:
             self._admission.close(0)
 
     def _run(self) -> None:
-        delay, running = 0.0, len(self._monitors)
-        while running:
+        delay = 0.0
+        while self._running:
             for ready, _ in self._poller.poll(math.ceil(max(LEAST_CHECK_S, delay) * 1000)):
                 if ready in self._monitors:
-                    running -= self._take_events(ready)
+                    self._take_events(ready)
                 else:
                     self._admit(ready)
             began = time.monotonic()
@@ -136,15 +140,16 @@ class ZeromqGuard:
             delay = min(delay, self._publishers.check(began, *self._read()))
             delay = max(delay, LEAST_IDLE * (time.monotonic() - began))
 
-    def _take_events(self, monitor: "zmq.Socket[bytes]") -> bool:
-        """Take in what has happened to the connections; returns whether the monitor has ended."""
+    def _take_events(self, monitor: "zmq.Socket[bytes]") -> None:
+        """Take in what has happened to the connections, and the end of the monitor."""
         guard, handshakes, now = self._monitors[monitor], self._handshakes[monitor], time.monotonic()
         with contextlib.suppress(zmq.Again):
             while True:
                 kind, value = EVENT.unpack(monitor.recv_multipart(zmq.NOBLOCK)[0])
                 if kind == zmq.EVENT_MONITOR_STOPPED:
                     self._poller.unregister(monitor)
-                    return True
+                    self._running -= 1
+                    return
                 if self._connector is not None:
                     self._connector.on_event(kind, value, now)
                 if handshakes.take(kind, value):
@@ -153,7 +158,6 @@ class ZeromqGuard:
                     guard.opened(value, now)
                 elif kind == zmq.EVENT_DISCONNECTED:
                     self._on_end(guard, value, handshakes.reason)
-        return False
 
     def _on_end(self, guard: ConnectionGuard, fd: int, reason: str) -> None:
         connection = guard.connection(fd)
@@ -193,12 +197,21 @@ class ZeromqGuard:
     def _admit(self, socket: "zmq.Socket[bytes]") -> None:
         """Answer whether a connection may complete its handshake (RFC 27/ZAP)."""
         version, request, domain, host, _, mechanism, *credentials = socket.recv_multipart()
-        guard, user = self._subscribers if domain == PUB_DOMAIN else self._publishers, b""
-        status = b"200" if guard.admits(host.decode(), time.monotonic()) else TRY_AGAIN
-        if self._curve is not None and status != TRY_AGAIN:
-            user, refusal = self._curve.admit(mechanism, b"".join(credentials), host.decode())
-            if refusal is not None:
-                self._refusals.add(refusal)
-                status = b"400"
-            self._expect_other_key.pop(host.decode(), None)  # its key of this side is the right one
-        socket.send_multipart([version, request, status, b"", user, b""])
+        status, user = TRY_AGAIN, b""
+        try:
+            status, user = self._decide(domain, host.decode(), mechanism, b"".join(credentials))
+        finally:  # without an answer the socket would take no further request
+            socket.send_multipart([version, request, status, b"", user, b""])
+
+    def _decide(self, domain: bytes, host: str, mechanism: bytes, credentials: bytes) -> tuple[bytes, bytes]:
+        """Status and user id of an answer."""
+        guard = self._subscribers if domain == PUB_DOMAIN else self._publishers
+        if not guard.admits(host, time.monotonic()):
+            return TRY_AGAIN, b""
+        if self._curve is None:
+            return b"200", b""
+        user, refusal = self._curve.admit(mechanism, credentials, host)
+        self._expect_other_key.pop(host, None)  # its key of this side is the right one
+        if refusal is not None:
+            self._refusals.add(refusal)
+        return b"200" if refusal is None else b"400", user

@@ -1,12 +1,12 @@
 """Decisions and events of the link, queued by the link's thread for the exporter's."""
 
 import os
-import select
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 
 import twinlink
+from twinlink.process.readiness import is_readable
 
 from .counters import Counters
 
@@ -51,7 +51,7 @@ class LinkInbox:
     def wait(self, timeout_ns: int) -> None:
         """Return when `descriptor` is readable, or after that long."""
         if timeout_ns > 0:
-            select.select((self.descriptor,), (), (), timeout_ns / 1e9)
+            is_readable(self.descriptor, timeout_ns / 1e9)
 
     def rest(self) -> None:
         """Make `descriptor` unreadable until the next item; call it when it is readable, before `take`."""

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ...process.guarded_thread import GuardedThread
 from ...protocol.frames import (
     ACK_ONE,
     ACK_ONE_LENGTH,
@@ -139,7 +140,7 @@ class RawChannel(Channel):
         self._frame = bytearray(HEADER_OCTETS)
         self._octets = 0
         self._answers = 0
-        self._thread: threading.Thread | None = None
+        self._thread: GuardedThread | None = None
         self._ending = threading.Event()
 
     @abstractmethod
@@ -283,7 +284,7 @@ class RawChannel(Channel):
             with contextlib.suppress(PeerLost):  # the sender notices by itself
                 body()
 
-        self._thread = threading.Thread(target=run, name="twinlink-raw", daemon=True)
+        self._thread = GuardedThread(run, "twinlink-raw")
         self._thread.start()
 
     def stop(self) -> None:

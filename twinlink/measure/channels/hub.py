@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import os
 import sys
-import threading
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+
+from ...process.guarded_thread import GuardedThread
 
 
 class Hub:
@@ -47,5 +48,5 @@ def _end_with_stdin() -> None:
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    GuardedThread(_end_with_stdin, "end-with-stdin").start()
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,10 +1,11 @@
 """An asyncio loop on a thread of its own, for the servers of libraries that need one."""
 
 import asyncio
-import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from ...process.guarded_thread import GuardedThread
 
 START_S = 10.0
 Result = TypeVar("Result")
@@ -15,7 +16,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="twinlink-raw-loop", daemon=True)
+        self._thread = GuardedThread(self._loop.run_forever, "twinlink-raw-loop")
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float = START_S) -> Result:

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+from ...process.guarded_thread import GuardedThread
 from ...protocol.frames import HEADER_OCTETS
 from .base import TICK_S, PeerLost, RawChannel
 
@@ -35,7 +36,7 @@ class TcpChannel(RawChannel):
         else:
             self._address = address
             body = self._connect
-        self._connecting = threading.Thread(target=body, daemon=True)
+        self._connecting = GuardedThread(body, "raw-tcp-connect")
         self._connecting.start()
 
     def _accept(self) -> None:

@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 from websockets.sync.server import Server, ServerConnection, serve
 
+from ...process.guarded_thread import GuardedThread
 from ...process.ip_address import family_of
 from .base import TICK_S, PeerLost, RawChannel
 
@@ -47,7 +48,7 @@ class WebsocketChannel(RawChannel):
         # The library takes every host for one of IPv4, unless it is given the socket.
         listening = socket.create_server((host, self.endpoint.port), family=family_of(host))
         self._server = serve(self._serve, sock=listening, **SETTINGS)
-        self._serving = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._serving = GuardedThread(self._server.serve_forever, "raw-websocket")
         self._serving.start()
 
     def _connect(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import zenoh
 
+from ...process.guarded_thread import GuardedThread
 from ...protocol.frames import HEADER_OCTETS, MAX_PAYLOAD
 from ...transports import Endpoint
 from ...transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohTransport
@@ -43,7 +44,7 @@ class ZenohChannel(RawChannel):
         self._waker = self._session.declare_publisher(
             f"wake/{self._session.zid()}", allowed_destination=zenoh.Locality.SESSION_LOCAL
         )
-        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker = GuardedThread(self._tick, "raw-zenoh-tick")
         self._ticker.start()
 
     def _tick(self) -> None:
@@ -96,7 +97,7 @@ class ZenohChannel(RawChannel):
         """Close the session, if that does not block."""
         self._closing.set()
         self._ticker.join()
-        closer = threading.Thread(target=self._session.close, daemon=True)
+        closer = GuardedThread(self._session.close, "raw-zenoh-close")
         closer.start()
         closer.join(0.4)
 

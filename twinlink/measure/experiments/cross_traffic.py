@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+from ...process.guarded_thread import GuardedThread
 from .program import arguments, say
 
 HEADERS = 14 + 20 + 8  # octets of Ethernet, IPv4 and UDP
@@ -25,7 +26,7 @@ class Rate:
     def __init__(self) -> None:
         self.mbit: float | None = 0.0
         self.changed = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
+        GuardedThread(self._read, "cross-traffic").start()
 
     def _read(self) -> None:
         for line in sys.stdin:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ...process.guarded_thread import GuardedThread
 from .program import ProgramFailed
 
 START_S = 60.0
@@ -74,7 +75,7 @@ class NodeRed:
         self.pid = self._process.pid
         self._started = threading.Event()
         self._last = b""
-        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread = GuardedThread(self._read, "node-red")
         self._thread.start()
 
     def _read(self) -> None:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...errors import TwinlinkError
+from ...process.guarded_thread import GuardedThread
 from ..end_process import end_process
 
 LOOK_S = 0.2
@@ -45,7 +46,7 @@ class Program:
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._errors: list[bytes] = []
-        self._threads = [threading.Thread(target=body, daemon=True) for body in (self._read, self._read_errors)]
+        self._threads = [GuardedThread(body, "program") for body in (self._read, self._read_errors)]
         for thread in self._threads:
             thread.start()
 
@@ -143,5 +144,5 @@ def ended() -> threading.Event:
         sys.stdin.read()
         event.set()
 
-    threading.Thread(target=wait, daemon=True).start()
+    GuardedThread(wait, "end-with-stdin").start()
     return event

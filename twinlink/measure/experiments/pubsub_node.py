@@ -24,7 +24,6 @@ woke, for each cycle) and ``octets`` of a message.
 import contextlib
 import json
 import os
-import select
 import socket
 import struct
 import sys
@@ -33,6 +32,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ...process.guarded_thread import GuardedThread
+from ...process.readiness import is_readable
 from ..send_modes import precise_sleep
 from ..uadp import BuiltIn, DataSetMessage, NetworkMessage, UadpError, Variant, decode, encode
 from .program import arguments, say
@@ -112,7 +113,7 @@ class Node:
         _real_time()
         for _, begins_ns in self._cycles(_BEYOND):
             _sleep_until(begins_ns)
-            while select.select([self._socket], [], [], 0)[0]:
+            while is_readable(self._socket.fileno()):
                 self._receive()
 
     def _receive(self) -> None:
@@ -191,7 +192,9 @@ def main() -> None:
             while True:  # what is left of the run before
                 bound.recv(1)
         node = Node({**given, **json.loads(line)}, bound)
-        threads = [threading.Thread(target=body) for body in (node.publish, node.subscribe)]
+        threads = [
+            GuardedThread(body, f"pubsub-{body.__name__}", daemon=False) for body in (node.publish, node.subscribe)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ...process.guarded_thread import GuardedThread
 from .. import usage
 
 INTERVAL_S = 1.0
@@ -55,7 +56,7 @@ class Series:
         self.packets: list[int] = []
         self.seconds: list[float] = []
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = GuardedThread(self._run, "usage")
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -13,10 +13,10 @@ It writes ``{"server": 0, "ms": ...}`` for each exchange, ``{"cycle": ...}`` wit
 
 import http.client
 import queue
-import threading
 import time
 from typing import Any, Protocol
 
+from ...process.guarded_thread import GuardedThread
 from ..send_modes import precise_sleep
 from .program import arguments, say
 
@@ -92,7 +92,7 @@ class Server:
         self._answers: queue.SimpleQueue[tuple[int, Any] | Exception] = queue.SimpleQueue()
         self._began = 0  # monotonic ns of the exchange that goes on; 0: none does
         self._next = 0  # request of this exchange
-        threading.Thread(target=self._run, daemon=True).start()
+        GuardedThread(self._run, "words").start()
 
     def _run(self) -> None:
         try:

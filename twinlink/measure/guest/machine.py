@@ -12,13 +12,14 @@ import queue
 import shlex
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from ...process.guarded_thread import GuardedThread
 from . import initramfs, packages
 from .packages import GuestError
 
@@ -122,7 +123,7 @@ def _watch(
     ) as process:
         assert process.stdout is not None
         _renice(process.pid, niceness)
-        reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
+        reader = GuardedThread(partial(_read, process.stdout, lines), "guest")
         reader.start()
         try:
             while not stopped():

@@ -12,10 +12,11 @@ from ..detection.features import prb_features, subcarrier_power, to_dbfs
 from ..detection.power_trace import PowerTrace
 from .arguments import finite, whole
 from .gnuradio_compat import gr, keep
+from .guarded_block import GuardedBlock, guarded
 from .packet import int16_of
 
 
-class Analyser(gr.decim_block):  # type: ignore[misc]
+class Analyser(GuardedBlock, gr.decim_block):  # type: ignore[misc]
     """Takes whole symbols in natural PRB order; puts out one vector of each kind a symbol.
 
     Outputs:
@@ -39,15 +40,17 @@ class Analyser(gr.decim_block):  # type: ignore[misc]
             self,
             name="PRB Analyser",
             in_sig=[np.complex64],
-            out_sig=[(np.float32, width), (np.float32, width), (np.float32, n_prbs), (np.float32, n_prbs)],
+            out_sig=[(np.float32, (length,)) for length in (width, width, n_prbs, n_prbs)],
             decim=width,
         )
         keep(self)
         self.set_relative_rate(1.0 / width)
+        self._grain = width
         self._width, self._n_prbs, self._average_records = width, n_prbs, average_records
         self._trace = PowerTrace(width, average_records)
         self._detector = Detector(n_prbs, settle=False)
 
+    @guarded
     def start(self) -> bool:
         """Called by the scheduler."""
         self._trace = PowerTrace(self._width, self._average_records)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .assembler import PacketAssembler
 from .gnuradio_compat import gr, keep, pmt, time_of
+from .guarded_block import GuardedBlock
 from .packet import int16_of
 
 NO_TIMESTAMP = -1
@@ -52,7 +54,7 @@ class Record:
         return len(self.samples) // SUBCARRIERS_PER_PRB if self.power is None else len(self.power)
 
 
-class Observer(gr.sync_block):  # type: ignore[misc]
+class Observer(GuardedBlock, gr.sync_block):  # type: ignore[misc]
     """Sink for the stream of a `Source` with payload ``spectrum``.
 
     Args:
@@ -66,18 +68,24 @@ class Observer(gr.sync_block):  # type: ignore[misc]
         gr.sync_block.__init__(self, name="Twinlink Observer", in_sig=[np.complex64], out_sig=None)
         keep(self)
         self._on_records = on_records
-        self._packets = PacketAssembler()
+        self._packets = PacketAssembler(partial(self._on_exception, then="its samples are left out"))
         self.error: Exception | None = None
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
         """Called by the scheduler."""
         packets = self._packets.add(self, input_items[0])
-        records = [record for samples, tags in packets for record in records_of(samples, tags)]
+        records = []
+        for samples, tags in packets:
+            try:
+                records += records_of(samples, tags)
+            except Exception as error:  # a tag that another block made or lost
+                self._on_exception(error, "the packet is left out, and the next taken")
         if records and self.error is None:
             try:
                 self._on_records(records)
-            except Exception as error:  # an exception here would end the scheduler's thread silently
+            except Exception as error:
                 self.error = error
+                self._on_exception(error, "no further records are analysed")
         return len(input_items[0])
 
 

@@ -1,15 +1,18 @@
 """Twinlink PDU Source and Sink: convert between a flow of the link and GNU Radio PDUs."""
 
 import os
+import struct
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import twinlink
 
 from .arguments import choice, link_address
 from .gnuradio_compat import gr, keep, pmt, time_tag
+from .guarded_block import GuardedBlock, guarded
 from .link_pool import Lease
 from .packet import OCTET_FORMATS, PAYLOAD_FORMATS, Packet, PacketQueue, int16_of
 from .sink_sender import SinkSender
@@ -19,7 +22,7 @@ VECTORS = ("complex", "s16")
 _PDUS = pmt.intern("pdus")
 
 
-class PduSource(gr.basic_block):  # type: ignore[misc]
+class PduSource(GuardedBlock, gr.basic_block):  # type: ignore[misc]
     """Publishes each message of a flow as a PDU on port ``pdus``: a dict, and a vector or a symbol.
 
     The dict holds packet_len, rx_time, rx_freq, rx_rate (where known), sequence, epoch, sent_ns, received_ns, gap,
@@ -62,6 +65,7 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         self._running = False
         self.error: Exception | None = None
 
+    @guarded
     def start(self) -> bool:
         """Called by the scheduler."""
         self._queue = self._make_queue()
@@ -69,11 +73,12 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         try:
             self._lease = Lease(self._address, lambda event: None, self.logger.warn, self._given)
             self._lease.read(self._flow, self._receive)
-        except (twinlink.TwinlinkError, ValueError) as error:
+        except Exception as error:
             self.error = error
             self.logger.error(str(error))
         return True
 
+    @guarded
     def stop(self) -> bool:
         """Called by the scheduler."""
         self._running = False
@@ -84,15 +89,19 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
 
     def stats(self) -> dict[str, int]:
         """Counted since the start: missing messages, and payloads that cannot be decoded."""
-        return {"missing": self._queue.missing, "malformed": self._queue.malformed}
+        return {"missing": self._queue.missing, "malformed": self._queue.malformed + self.raised}
 
     def _receive(self, message: twinlink.Message) -> None:
         """On the link's thread."""
         if not self._running:
             return
         self._queue.put(message)
-        while (packet := self._queue.take()) is not None:
-            self.message_port_pub(_PDUS, pmt.cons(self._meta(packet), self._body(packet)))
+        while len(self._queue):
+            try:
+                if (packet := self._queue.take()) is not None:
+                    self.message_port_pub(_PDUS, pmt.cons(self._meta(packet), self._body(packet)))
+            except Exception as error:
+                self._on_exception(error, "the message is left out, and the next taken")
 
     def _body(self, packet: Packet) -> Any:
         if self._vector == "u8":
@@ -128,11 +137,11 @@ class PduSource(gr.basic_block):  # type: ignore[misc]
         return meta
 
 
-class PduSink(gr.basic_block):  # type: ignore[misc]
+class PduSink(GuardedBlock, gr.basic_block):  # type: ignore[misc]
     """Sends the PDUs and symbols of port ``pdus`` on a flow.
 
-    A PDU's vector is sent as its octets (little-endian): u8 unchanged, c32 as ``cf32``, s16 as ``ci16``.  A symbol
-    (text, such as the JSON of a decision) is sent as UTF-8.
+    A PDU's vector, of any type, is sent as its octets (little-endian): u8 unchanged, c32 as ``cf32``, s16 as ``ci16``.
+    A symbol (text, such as the JSON of a decision) is sent as UTF-8.  Anything else is refused, and counted.
 
     Args:
         transport, listen, connect, flow, node, link, identity: as of `Source`.
@@ -157,11 +166,13 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
         self.message_port_register_in(_PDUS)
         self.set_msg_handler(_PDUS, self._handle)
 
+    @guarded
     def start(self) -> bool:
         """Called by the scheduler."""
         self._sending.open()
         return True
 
+    @guarded
     def stop(self) -> bool:
         """Called by the scheduler."""
         self._sending.close()
@@ -169,20 +180,33 @@ class PduSink(gr.basic_block):  # type: ignore[misc]
 
     def stats(self) -> dict[str, int]:
         """Number of messages sent, and of PDUs that could not be sent."""
-        return {"sent": self._sending.sent, "failed": self._sending.failed}
+        return {"sent": self._sending.sent, "failed": self._sending.failed + self.raised}
 
+    @guarded
     def _handle(self, pdu: Any) -> None:
-        payload = octets_of(pmt.cdr(pdu) if pmt.is_pair(pdu) else pdu)
-        if payload is None:
-            self._sending.refuse(ValueError("a PDU of this kind cannot be sent: use a uniform vector or a symbol"))
-            return
-        self._sending.send(payload)
+        try:
+            payload = octets_of(pmt.cdr(pdu) if pmt.is_pair(pdu) else pdu)
+        except ValueError as error:
+            self._sending.refuse(error)
+        else:
+            self._sending.send(payload)
 
 
-def octets_of(value: Any) -> bytes | None:
-    """The octets of a uniform vector or a symbol; None for any other value."""
+def octets_of(value: Any) -> bytes:
+    """The octets of a uniform vector or a symbol.  Raises ValueError for any other value."""
     if pmt.is_symbol(value):
-        return str(pmt.symbol_to_string(value)).encode()
-    if pmt.is_uniform_vector(value):
-        return bytes(np.asarray(pmt.to_python(value)).tobytes())
-    return None
+        try:
+            return str(pmt.symbol_to_string(value)).encode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"a symbol that is no UTF-8 cannot be sent ({error}): use a u8vector") from error
+    if not pmt.is_uniform_vector(value):
+        raise ValueError("a PDU of this kind cannot be sent: use a uniform vector or a symbol")
+    # Not to_python, which knows no s8, s64 and u64.  Serialised: 10, type, count (32 bits), octets of padding, padding.
+    octets = pmt.serialize_str(value)
+    _, kind, count, padding = _VECTOR_HEAD.unpack_from(octets)
+    elements: NDArray[Any] = np.ndarray(count, f">{_ELEMENTS[kind]}", octets, _VECTOR_HEAD.size + padding)
+    return elements.astype(f"<{_ELEMENTS[kind]}").tobytes()
+
+
+_VECTOR_HEAD = struct.Struct(">BBIB")
+_ELEMENTS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16")  # by the number of their type

@@ -9,12 +9,13 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .arguments import finite, whole
 from .gnuradio_compat import gr, keep, pmt
+from .guarded_block import GuardedBlock
 from .ofdm import SYMBOLS_PER_SLOT, bins_of, cyclic_prefix, modulate
 
 MAX_FFT = 65536  # 3GPP has 4096 at most; GNU Radio's buffers limit what a block can put out at once
 
 
-class Retransmit(gr.basic_block):  # type: ignore[misc]
+class Retransmit(GuardedBlock, gr.basic_block):  # type: ignore[misc]
     """Applies IFFT and cyclic prefix (`ofdm.modulate`) to a stream of whole symbols in natural PRB order.
 
     Symbols follow each other without gaps, as symbols 0, 1, 2, ... of consecutive slots: a recording with one symbol of
@@ -37,7 +38,7 @@ class Retransmit(gr.basic_block):  # type: ignore[misc]
         cyclic_prefix(fft_size, scs_hz, 0)
         gr.basic_block.__init__(self, name="OFDM Retransmit", in_sig=[np.complex64], out_sig=[np.complex64])
         keep(self)
-        self._subcarriers = n_prbs * SUBCARRIERS_PER_PRB
+        self._grain = self._subcarriers = n_prbs * SUBCARRIERS_PER_PRB
         self._fft_size, self._scs_hz, self._scale = fft_size, scs_hz, scale
         self._subframe = SYMBOLS_PER_SLOT * scs_hz // 15_000
         self._symbol = 0

@@ -33,7 +33,7 @@ class SinkSender:
         try:
             self._lease = Lease(self._address, lambda event: None, self._logger.warn, self._given)
             self._sender = self._lease.link.sender(self._flow)
-        except (twinlink.TwinlinkError, ValueError) as error:
+        except Exception as error:
             self.refuse(error)
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class SinkSender:
             self._sender.send(payload)
             self.sent += 1
             self.error = None
-        except twinlink.TwinlinkError as error:
+        except Exception as error:
             self.refuse(error)
 
     def refuse(self, error: Exception) -> None:

@@ -14,6 +14,7 @@ import twinlink
 
 from .arguments import choice, flag, link_address, whole
 from .gnuradio_compat import ThreadState, gr, keep, pmt, time_tag, wake
+from .guarded_block import GuardedBlock, guarded
 from .link_pool import Lease
 from .packet import PAYLOAD_FORMATS, Packet, PacketQueue
 
@@ -49,7 +50,7 @@ _KEYS = {
 }
 
 
-class Source(gr.sync_block):  # type: ignore[misc]
+class Source(GuardedBlock, gr.sync_block):  # type: ignore[misc]
     """Complex64 stream of a flow's messages, one packet a message or slot, with tags on each packet's first sample.
 
     The link is opened when the flowgraph starts and closed when it stops.  ``work`` never blocks: the link's thread
@@ -112,6 +113,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
         self._thread_state = ThreadState()
         self.error: Exception | None = None
 
+    @guarded
     def start(self) -> bool:
         """Called by the scheduler."""
         self._thread_state.hold()
@@ -123,12 +125,13 @@ class Source(gr.sync_block):  # type: ignore[misc]
         try:
             self._lease = Lease(self._address, self._publish, self.logger.warn, self._given)
             self._lease.read(self._flow, self._receive)
-        except (twinlink.TwinlinkError, ValueError) as error:
+        except Exception as error:
             self.error = error
             self._ended = True
             self.logger.error(str(error))
         return True
 
+    @guarded
     def stop(self) -> bool:
         """Called by the scheduler."""
         self._running = False
@@ -154,7 +157,7 @@ class Source(gr.sync_block):  # type: ignore[misc]
             "waiting": len(queue),
             "dropped": queue.dropped,
             "missing": queue.missing,
-            "malformed": queue.malformed,
+            "malformed": queue.malformed + self.raised,
             "after_end": self._after_end,
         }
 
@@ -172,16 +175,21 @@ class Source(gr.sync_block):  # type: ignore[misc]
         count, start = 0, self.nitems_written(0)
         while count < len(out):
             if len(self._rest) == 0:
-                packet = self._queue.take(out[count:])
-                if packet is None:
-                    break
-                self._unreported_gap += packet.gap
-                self._unreported_dropped += packet.dropped
-                if len(packet.samples) == 0:
-                    continue  # no sample for a tag: the next packet reports the gap
-                packet.gap, packet.dropped = self._unreported_gap, self._unreported_dropped
+                try:
+                    packet = self._queue.take(out[count:])
+                    if packet is None:
+                        break
+                    self._unreported_gap += packet.gap
+                    self._unreported_dropped += packet.dropped
+                    if len(packet.samples) == 0:
+                        continue  # no sample for a tag: the next packet reports the gap
+                    packet.gap, packet.dropped = self._unreported_gap, self._unreported_dropped
+                    self._tag(start + count, self._tags(packet))
+                except Exception as error:  # the input of a source: what came before it is not lost
+                    self._unreported_gap += 1
+                    self._on_exception(error, "the message is left out, and the next taken")
+                    continue
                 self._unreported_gap = self._unreported_dropped = 0
-                self._tag(start + count, packet)
                 if packet.in_place:
                     count += len(packet.samples)
                     continue
@@ -216,22 +224,27 @@ class Source(gr.sync_block):  # type: ignore[misc]
         fields = {"event": type(event).__name__, **asdict(event)}
         self.message_port_pub(_EVENTS, pmt.to_pmt({name: str(value) for name, value in fields.items()}))
 
-    def _tag(self, offset: int, packet: Packet) -> None:
+    def _tag(self, offset: int, tags: dict[str, Any]) -> None:
         add = partial(self.gateway.add_item_tag, 0, offset)
-        add(_KEYS["packet_len"], _from_long(len(packet.samples)))
-        add(_KEYS["rx_time"], time_tag(packet.time_ns))
+        for name, value in tags.items():
+            add(_KEYS[name], value)
+
+    def _tags(self, packet: Packet) -> dict[str, Any]:
+        """All tags of a packet, before the first is added: a value of a peer may have no PMT."""
+        tags = {"packet_len": _from_long(len(packet.samples)), "rx_time": time_tag(packet.time_ns)}
         for name, make in _MAKERS.items():
-            add(_KEYS[name], make(getattr(packet, name)))
+            tags[name] = make(getattr(packet, name))
         if packet.freq_hz is not None:
-            add(_KEYS["rx_freq"], _from_double(packet.freq_hz))
+            tags["rx_freq"] = _from_double(packet.freq_hz)
         if packet.rate_hz is not None:
-            add(_KEYS["rx_rate"], _from_double(packet.rate_hz))
+            tags["rx_rate"] = _from_double(packet.rate_hz)
         if packet.filled:
-            add(_KEYS["filled"], pmt.PMT_T)
+            tags["filled"] = pmt.PMT_T
         if packet.e3:
-            add(_KEYS["e3"], pmt.to_pmt(packet.e3))
+            tags["e3"] = pmt.to_pmt(packet.e3)
         if packet.slot:
-            add(_KEYS["slot"], _slot_tag(packet.slot))
+            tags["slot"] = _slot_tag(packet.slot)
+        return tags
 
 
 def _slot_tag(slot: dict[str, int]) -> Any:

@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 
 import twinlink
+from twinlink.protocol.frames import MAX_PAYLOAD
 
 from .arguments import choice, link_address
 from .assembler import PacketAssembler
 from .gnuradio_compat import gr, keep
+from .guarded_block import GuardedBlock, guarded
 from .packet import int16_of
 from .sink_sender import SinkSender
 
 
-class StreamSink(gr.sync_block):  # type: ignore[misc]
+class StreamSink(GuardedBlock, gr.sync_block):  # type: ignore[misc]
     """Sends a stream that has ``packet_len`` tags, one message a packet.
 
     Args:
@@ -41,14 +43,20 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         keep(self)
         self._payload = payload
         self._sending = SinkSender(self.logger, address, flow, link)
-        self._packets = PacketAssembler()
+        self._packets = self._assembler()
 
+    def _assembler(self) -> PacketAssembler:
+        sample_octets = 8 if self._payload == "cf32" else 4
+        return PacketAssembler(self._sending.refuse, MAX_PAYLOAD // sample_octets)
+
+    @guarded
     def start(self) -> bool:
         """Called by the scheduler."""
-        self._packets = PacketAssembler()
+        self._packets = self._assembler()
         self._sending.open()
         return True
 
+    @guarded
     def stop(self) -> bool:
         """Called by the scheduler."""
         self._sending.close()
@@ -58,7 +66,7 @@ class StreamSink(gr.sync_block):  # type: ignore[misc]
         """Number of messages sent, of failures, and of samples outside of any packet."""
         return {
             "sent": self._sending.sent,
-            "failed": self._sending.failed,
+            "failed": self._sending.failed + self.raised,
             "untagged_samples": self._packets.untagged,
         }
 

@@ -1,9 +1,9 @@
 """The headless flowgraph: Twinlink Source -> Observer."""
 
-import threading
 from collections.abc import Callable
 
 import twinlink
+from twinlink.process.guarded_thread import GuardedThread
 
 from ..blocks.gnuradio_compat import gr
 from ..blocks.observer import Observer, Record
@@ -39,7 +39,7 @@ class Flowgraph:
 
     def __exit__(self, *_: object) -> None:
         self.source.end()
-        drained = threading.Thread(target=self._top.wait, daemon=True)
+        drained = GuardedThread(self._top.wait, "flowgraph-drain")
         drained.start()
         drained.join(DRAIN_S)
         self._top.stop()
