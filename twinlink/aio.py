@@ -141,9 +141,11 @@ class AsyncLink:
         made = self.link.sender(flow, reliability=reliability, overflow=overflow, priority=priority, pace=pace)
         return AsyncSender(made, self._waiters)
 
-    def receiver(self, flow: str, *, max_age: float | None = None) -> AsyncReceiver[Message]:
+    def receiver(
+        self, flow: str, *, max_age: float | None = None, max_payload: int | None = None
+    ) -> AsyncReceiver[Message]:
         """The messages of a flow, as `Link.receiver` gives them."""
-        made = self.link.receiver(flow, max_age=max_age)
+        made = self.link.receiver(flow, max_age=max_age, max_payload=max_payload)
         return AsyncReceiver(made.take, made._receive_flow.queue.__len__, self.link, self._waiters)
 
     def events(self) -> AsyncReceiver[Event]:
