@@ -98,9 +98,7 @@ class AsyncSender:
 
     async def send_array(self, array: "Array") -> int:
         """Send a numpy array with its dtype and shape, as `Sender.send_array` does; otherwise as `send`."""
-        from .npy import encode
-
-        return await self.send(encode(array))
+        return await self.send(self.sender._encoded(array))
 
     async def flush(self, timeout: float = 1.0) -> None:
         """Return when every message sent so far has been acknowledged by every peer.
