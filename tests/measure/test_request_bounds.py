@@ -11,14 +11,16 @@ import twinlink
 from tests.cli.running import PATIENCE_S
 from twinlink.measure import remote as remote_module
 from twinlink.measure import row_buffer
-from twinlink.measure.channels import SUBJECTS
+from twinlink.measure.channels import SUBJECTS, PeerLost
+from twinlink.measure.channels.tcp import TcpChannel
 from twinlink.measure.remote import PORT_OFFSET, SAID, TOLD, Remote, RemoteWorker, WorkerHost
 from twinlink.measure.request_bounds import MAX_COUNT, OPTION_OCTETS, REQUEST_OCTETS
 from twinlink.measure.row_buffer import ReceivedRows, encode
 from twinlink.measure.worker_handle import WorkerFailed
 from twinlink.process.ports import free_ports
-from twinlink.protocol.frames import MAX_PAYLOAD
+from twinlink.protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD
 from twinlink.testing.base import wait_until
+from twinlink.transports import Endpoint
 
 
 class Pong:
@@ -219,3 +221,18 @@ def test_every_subject_of_a_sweep_can_be_opened_within_the_bounds() -> None:
         except twinlink.ConfigurationError:
             refused.append(subject)
     assert refused == ["raw-uadp-eth"]
+
+
+@pytest.mark.parametrize("octets", [MAX_PAYLOAD + 1, 2**32 - 1])
+def test_a_stranger_at_the_port_of_a_bare_connection_cannot_announce_a_longer_frame(octets: int) -> None:
+    port = free_ports()
+    made = TcpChannel(Endpoint("127.0.0.1", port), True, "n", {})
+    made.open()
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(HEADER.pack(DATA_WORD, octets, 1, 0, 0))
+            with pytest.raises(PeerLost, match="are the most"):
+                wait_until(made.get)
+        assert len(made._buffer) < MAX_PAYLOAD
+    finally:
+        made.close()

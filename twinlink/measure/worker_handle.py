@@ -56,7 +56,7 @@ class WorkerHandle(ABC):
         self.name = name
         self._number = 0
         self._answers: dict[int, dict[str, Any]] = {}
-        self._asked: set[int] = set()  # commands that are not answered
+        self._asked = {0}  # commands that are not answered; 0: the worker says that it has started
         self._parts: dict[int, dict[str, bytearray]] = {}
         self._arrived = threading.Condition()
         self._end: str | None = None  # why the worker is lost
