@@ -20,7 +20,7 @@ _NAME = "twinlink pong"
 EXAMPLES = """
 twinlink pong                        # at tcp/0.0.0.0:7447, over ZeroMQ
 twinlink pong --transport zenoh --listen tcp/10.0.0.5:7447
-twinlink pong --ntp ntp.example.org  # which twinlink sweep --ntp may have it ask
+twinlink pong --ntp ntp.example.org  # which a sweep may have it ask
 twinlink pong --http 127.0.0.1:9464  # with metrics, also for twinlink top
 """
 
