@@ -99,9 +99,7 @@ class AsyncSender:
 
     async def send_array(self, array: "Array") -> int:
         """Send a numpy array with its dtype and shape, as `Sender.send_array` does; otherwise as `send`."""
-        from .npy import encode
-
-        return await self.send(encode(array))
+        return await self.send(self.sender._encoded(array))
 
     async def flush(self, timeout: float = 1.0) -> None:
         """Return when every message sent so far has been acknowledged by every peer.
@@ -142,9 +140,11 @@ class AsyncLink:
         made = self.link.sender(flow, reliability=reliability, overflow=overflow, priority=priority, pace=pace)
         return AsyncSender(made, self._waiters)
 
-    def receiver(self, flow: str, *, max_age: float | None = None) -> AsyncReceiver[Message]:
+    def receiver(
+        self, flow: str, *, max_age: float | None = None, max_payload: int | None = None
+    ) -> AsyncReceiver[Message]:
         """The messages of a flow, as `Link.receiver` gives them."""
-        made = self.link.receiver(flow, max_age=max_age)
+        made = self.link.receiver(flow, max_age=max_age, max_payload=max_payload)
         return AsyncReceiver(made.take, made._receive_flow.queue.__len__, self.link, self._waiters)
 
     def events(self) -> AsyncReceiver[Event]:

@@ -6,6 +6,8 @@ RAN must not act on what it half understands.  Only ``e3`` may be absent.
 
 A `PrbBlock` counts only from a peer that is up, that acknowledges flow ``spectrum`` in time, and while no other peer
 holds the block.  Of one session, the message with the highest sequence number is the newest (docs/exporter.md).
+
+A payload has at most `MAX_OCTETS`, which is looked at before it is read.
 """
 
 import json
@@ -13,10 +15,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
-from .errors import MalformedPayload
+from .errors import MalformedPayload, PayloadTooLarge
 
 MAX_PRBS = 275  # 3GPP TS 38.101-1: at most 273 PRBs; TS 38.331 maxNrofPhysicalResourceBlocks
 MAX_ID_LENGTH = 64
+MAX_TEXT_LENGTH = 1024
+UNREAD = "unread-"  # with this begins the id in the result of a decision that was not read
+MAX_OCTETS = 16_384  # the longest id, list and reason fit, each character escaped to twelve octets
 
 Status = Literal["installed", "rejected", "cleared"]
 
@@ -40,7 +45,7 @@ class PrbBlock:
     reason: str = ""
 
     def encode(self) -> bytes:
-        """The payload."""
+        """The payload.  Raises PayloadTooLarge above `MAX_OCTETS`."""
         return _encode(self, self.__slots__)
 
     @classmethod
@@ -82,7 +87,7 @@ class PrbBlockResult:
     """What became of a `PrbBlock`.
 
     Attributes:
-        id: of the block that is meant.
+        id: of the block that is meant, or `unread_id`.
         status: ``installed`` (handed to the RAN), ``rejected`` (by the exporter or the RAN), ``cleared`` (no longer
             stands).
         prbs: what stands in the RAN after this, as far as the exporter knows.
@@ -100,7 +105,7 @@ class PrbBlockResult:
     e3: E3Control | None = None
 
     def encode(self) -> bytes:
-        """The payload."""
+        """The payload.  Raises PayloadTooLarge above `MAX_OCTETS`."""
         return _encode(self, self.__slots__)
 
     @classmethod
@@ -120,10 +125,23 @@ def _encode(one: object, names: Iterable[str]) -> bytes:
     control = fields.pop("e3", None)
     if control is not None:
         fields["e3"] = {name: value for name, value in asdict(control).items() if value is not None}
-    return json.dumps(fields, separators=(",", ":")).encode()
+    octets = json.dumps(fields, separators=(",", ":")).encode()
+    if len(octets) > MAX_OCTETS:
+        raise PayloadTooLarge(
+            f"a {type(one).__name__} of {len(octets)} octets: at most {MAX_OCTETS} are taken, so shorten its id (to "
+            f"{MAX_ID_LENGTH} characters) and its reason (to {MAX_TEXT_LENGTH})"
+        )
+    return octets
+
+
+def unread_id(epoch: int, sequence: int) -> str:
+    """The id in the result of a decision that was not read: the session of its sender, and the message's number."""
+    return f"{UNREAD}{epoch:016x}-{sequence}"
 
 
 def _object(payload: bytes | memoryview, names: set[str], optional: str | None = None) -> dict[str, Any]:
+    if len(payload) > MAX_OCTETS:
+        raise MalformedPayload(f"{len(payload)} octets, of which at most {MAX_OCTETS} are read")
     try:
         fields = json.loads(bytes(payload))
     except (ValueError, RecursionError) as error:
@@ -153,8 +171,8 @@ def _identifier(fields: dict[str, Any]) -> str:
 
 def _text(fields: dict[str, Any], name: str) -> str:
     value = fields[name]
-    if not isinstance(value, str) or len(value) > 1024:
-        raise MalformedPayload(f"{name} must be a string of at most 1024 characters")
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
+        raise MalformedPayload(f"{name} must be a string of at most {MAX_TEXT_LENGTH} characters")
     return value
 
 

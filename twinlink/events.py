@@ -118,7 +118,10 @@ class SyncChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed(Event):
-    """Messages ``first`` to ``end - 1`` were rejected: the flow had no subscription here, and no room was left."""
+    """Messages ``first`` to ``end - 1`` were rejected.
+
+    The flow had no subscription here, and no room was left; or they were longer than its receiver's ``max_payload``.
+    """
 
     flow: str
     epoch: int
@@ -176,7 +179,7 @@ class LimitExceeded(Event):
 
     - ``window``: a message for which the flow or the receive buffer has no room.  It is requested again if its sender
       repairs.
-    - ``max_payload``: a message that is longer.  It is a gap.
+    - ``max_payload``: a message that is longer.  It is a gap, or was rejected where its flow alone takes less.
     - ``flows``: a message of a flow that cannot be held.  It was rejected.
     - ``peers``: the hello of one more peer, or of one that names too many flows.
     - ``sequence``: a message whose number is far beyond all before it.

@@ -26,7 +26,7 @@ from .runtime.arguments import (
     check_callable,
     check_choices,
     check_flow_name,
-    check_max_age,
+    check_limits,
     check_unchanged,
     checked_thresholds,
 )
@@ -88,8 +88,7 @@ class Link:
         self.max_payload = limits.max_payload
         self._window = limits.window
         self._retention = retention
-        self._transport, self.identity = transport, transport.identity
-        self._event_stream = EventStream()
+        self._transport, self.identity, self._event_stream = transport, transport.identity, EventStream()
         self._driver = SessionDriver(
             transport, node=self.node, epoch=self.epoch, limits=limits, report=self._event_stream._put
         )
@@ -210,7 +209,12 @@ class Link:
         return sender
 
     def receiver(
-        self, flow: str, *, handler: Callable[[Message], None] | None = None, max_age: float | None = None
+        self,
+        flow: str,
+        *,
+        handler: Callable[[Message], None] | None = None,
+        max_age: float | None = None,
+        max_payload: int | None = None,
     ) -> Receiver:
         """The receiving end of a flow: iterate it, or give a handler.
 
@@ -221,6 +225,8 @@ class Link:
             max_age: seconds.  A message that is older when it arrives, or when what was missing before it has come, is
                 not delivered, but counted and reported (`Stale`); while it waits for the application it is not looked
                 at again.  Its age contains what the two clocks differ by.
+            max_payload: octets of the longest payload that is taken; the link's, if that is less.  What is longer is
+                rejected before it is assembled: `Lost` at its sender, `Unclaimed` here.
 
         Raises:
             ConfigurationError: an argument cannot be used.
@@ -228,11 +234,9 @@ class Link:
         """
         self._check_flow(flow)
         check_callable("handler", handler)
-        check_max_age(max_age)
+        check_limits(max_age, max_payload)
         receive_flow = self._session.messages.flow(flow)
-        receive_flow.subscribed = True
-        if max_age is not None:
-            receive_flow.limit_age(int(max_age * 1e9))
+        receive_flow.subscribe(max_age, max_payload)
         made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow, self._describe)
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, made)

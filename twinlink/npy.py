@@ -20,13 +20,8 @@ READ = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def encode(array: Array) -> bytes:
-    """The octets of an array, in C order, or in Fortran order where it has that.  Copies it once.
-
-    Raises:
-        TypeError: not an array, or one of Python objects, or a masked one.
-        ConfigurationError: the header cannot hold its dtype, such as field names that are not Latin-1.
-    """
+def check(array: Array) -> None:
+    """Raises TypeError for what is no array, or one of Python objects, or a masked one."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"not a numpy array but {type(array).__name__}; make one with numpy.asarray()")
     if array.dtype.hasobject:
@@ -36,6 +31,16 @@ def encode(array: Array) -> bytes:
         )
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("a masked array has two parts; send its data and its mask as two arrays")
+
+
+def encode(array: Array) -> bytes:
+    """The octets of an array, in C order, or in Fortran order where it has that.  Copies it once.
+
+    Raises:
+        TypeError: as `check` does.
+        ConfigurationError: the header cannot hold its dtype, such as field names that are not Latin-1.
+    """
+    check(array)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         array = np.ascontiguousarray(array)
     head = BytesIO()
@@ -72,9 +77,12 @@ def decode(payload: bytes | memoryview) -> Array:
             f"not {len(payload) - begin}"
         )
     array: Array
-    if count * dtype.itemsize:
-        array = np.frombuffer(payload, dtype, count, begin).reshape(shape, order="F" if is_fortran else "C")
-    else:
-        array = np.empty(shape, dtype)
+    try:
+        if count * dtype.itemsize:
+            array = np.frombuffer(payload, dtype, count, begin).reshape(shape, order="F" if is_fortran else "C")
+        else:
+            array = np.empty(shape, dtype)
+    except ValueError as error:  # it has more dimensions than numpy takes, or is empty and has longer ones
+        raise MalformedPayload(f"an array of dtype {dtype} and shape {shape} cannot be made: {error}") from error
     array.flags.writeable = False
     return array

@@ -28,6 +28,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from .control import MAX_OCTETS
+from .errors import PayloadTooLarge
+
 if TYPE_CHECKING:
     from .identity import TrustedPeer
     from .identity.watched import WatchedIdentity
@@ -35,14 +38,18 @@ if TYPE_CHECKING:
 MAGIC = b"tS"
 CONTEXT = b"twinlink signed payload 1\0"
 HEAD_OCTETS = 115
+MAX_SIGNED_OCTETS = HEAD_OCTETS + MAX_OCTETS  # of head and body; what is longer is neither signed nor verified
 UNSIGNED_HEAD = struct.Struct("!2sB8s16sQQQ")
 # Sessions of trusted peers with counters that are kept.  Beyond it, the one that was quiet longest is forgotten: only a
 # trusted peer can cause that.
 MAX_SESSIONS = 4096
 
 Rule = Literal[
-    "unsigned", "flow", "key", "revoked", "expired", "role", "signature", "audience", "restart", "session", "replay"
-]
+    "length", "unsigned", "flow", "key", "revoked", "expired", "role", "signature",
+    "audience", "restart", "session", "replay",
+]  # fmt: skip
+# Rules that only a payload can break of which the signature is right: a trusted peer has made it.
+STALE_RULES: frozenset[Rule] = frozenset({"audience", "restart", "session", "replay"})
 
 
 class _Kind(NamedTuple):
@@ -104,7 +111,11 @@ class Signer:
             body: what is signed.
             node: name of the peer that it is for; empty on ``control-result``, which is for every peer.
             node_session: epoch of that peer's session.
+
+        Raises PayloadTooLarge for a body of more than `twinlink.control.MAX_OCTETS`.
         """
+        if len(body) > MAX_OCTETS:
+            raise PayloadTooLarge(f"a body of {len(body)} octets on flow {flow}: at most {MAX_OCTETS} are signed")
         identity = self._watched.identity
         head = UNSIGNED_HEAD.pack(
             MAGIC,
@@ -136,6 +147,7 @@ class Verifier:
 
         | rule | refused |
         |---|---|
+        | ``length`` | it is longer than `MAX_SIGNED_OCTETS` |
         | ``unsigned`` | it has no signature |
         | ``flow`` | it was signed for another flow |
         | ``key``, ``revoked``, ``expired`` | its key is not known here, was revoked, or has expired |
@@ -154,6 +166,8 @@ class Verifier:
         """
         self._watched.refresh()
         octets, kind = memoryview(payload), KINDS[flow]
+        if len(octets) > MAX_SIGNED_OCTETS:
+            return Refusal("length", f"it has {len(octets)} octets, and at most {MAX_SIGNED_OCTETS} are verified")
         if len(octets) < HEAD_OCTETS or octets[:2] != MAGIC:
             return Refusal("unsigned", "it has no signature: start its sender with an identity")
         head = Head(*UNSIGNED_HEAD.unpack_from(octets))

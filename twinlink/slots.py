@@ -36,6 +36,9 @@ Data is little-endian, in C order: antenna, symbol, subcarrier, I and Q; of powe
 flag antenna, PRB.  int16 stands for the float16 that is the number times beta.  Power is the mean of |I + jQ|^2 over
 the subcarriers of the PRB, in LSB^2 of the gNB's int16.  One octet v stands for v / 2 - 30.5 dB: 1 to 255 are -30 to
 97 dB in steps of half a dB; 0 is less than that.
+
+The data of a message has at most `MAX_DATA_OCTETS`, decompressed: that follows from the heads, and is checked before
+anything is decompressed.  32 slots with all antennas, symbols and subcarriers have less.
 """
 
 import math
@@ -52,7 +55,9 @@ from .errors import MalformedPayload, TwinlinkError
 from .spectrum import SUBCARRIERS_PER_PRB
 
 VERSION = 2
-MAX_SLOTS = 64  # of a message
+MAX_SLOTS = 32  # of a message that is encoded
+MAX_SLOTS_READ = 64  # former versions sent so many
+MAX_DATA_OCTETS = 96 * 1024 * 1024  # of a message
 MAX_ANTENNAS = 16
 MAX_TIME_NS = 2**63 - 1
 SYMBOLS = 14
@@ -122,7 +127,7 @@ class SlotSpectrum:
         content: what the data is.
         slot_mean: whether power is the mean over the slot's symbols.
         every: the sender takes every so many slots.
-        slots: 1 to 64.
+        slots: 1 to `MAX_SLOTS`.
     """
 
     n_prbs_carrier: int
@@ -144,9 +149,11 @@ class SlotSpectrum:
             compress: by blosc2, without loss; I/Q as int16 where that is exact.
 
         Raises:
-            ValueError: a value that the format cannot express, or data of another shape.
+            ValueError: a value that the format cannot express, too many slots, or data of another shape.
             CompressionMissing: blosc2 is not installed.
         """
+        if not 0 < len(self.slots) <= MAX_SLOTS:
+            raise ValueError(f"a message has 1 to {MAX_SLOTS} slots, not {len(self.slots)}")
         mask = sum(1 << antenna for antenna in self.antennas)
         parts: list[bytes | memoryview] = [
             _HEAD.pack(
@@ -183,9 +190,10 @@ class SlotSpectrum:
         if not is_slots(view):
             raise MalformedPayload(f"{len(view)} octets that do not begin as a message of whole slots does")
         message, n_slots = _read_head(bytes(view[: _HEAD.size]))
-        at, slots = _HEAD.size, []
+        at, slots, room = _HEAD.size, [], MAX_DATA_OCTETS
         for _ in range(n_slots):
-            slot, at = message._read_slot(view, at)
+            slot, at = message._read_slot(view, at, room)
+            room -= slot.data.nbytes
             slots.append(slot)
         if at != len(view):
             raise MalformedPayload(f"{len(view) - at} octets follow the last slot")
@@ -216,7 +224,8 @@ class SlotSpectrum:
             return slot.data.astype(np.float32, copy=False)
         return power_per_prb(self.in_lsb(slot))
 
-    def _read_slot(self, view: memoryview, at: int) -> tuple[Slot, int]:
+    def _read_slot(self, view: memoryview, at: int, room: int) -> tuple[Slot, int]:
+        """The slot at this offset, whose data may have ``room`` octets, and the offset behind it."""
         if len(view) - at < _SLOT.size:
             raise MalformedPayload("the payload ends within the head of a slot")
         observed_ns, gnb_ns, sfn, slot, symbols, clock, code, missing, size = _SLOT.unpack_from(view, at)
@@ -230,6 +239,8 @@ class SlotSpectrum:
             raise MalformedPayload(f"slot {sfn}.{slot}: {text}")
         dtype, shape = _FORMATS[number], self._shape(symbols)
         expected = math.prod(shape) * dtype.itemsize
+        if expected > room:
+            raise MalformedPayload(f"slot {sfn}.{slot}: the data of the message exceeds {MAX_DATA_OCTETS} octets")
         octets: bytes | memoryview = view[at : at + size]
         if code & _COMPRESSED:
             octets = _decompress(bytes(octets), expected)
@@ -252,7 +263,7 @@ def _read_head(octets: bytes) -> tuple[SlotSpectrum, int]:
         _, version, content, flags, n_slots, every, carrier, first, n_prbs, mask, scs_hz, beta, centre_hz,
     ) = _HEAD.unpack(octets)  # fmt: skip
     known = version == VERSION and content in _FORMATS_OF and flags & ~_SLOT_MEAN == 0
-    if not known or not 0 < n_slots <= MAX_SLOTS or not every:
+    if not known or not 0 < n_slots <= MAX_SLOTS_READ or not every:
         raise MalformedPayload(f"slots of version {version}, content {content}, flags {flags} are not known here")
     if not (n_prbs > 0 and first + n_prbs <= carrier <= MAX_PRBS and mask and scs_hz):
         raise MalformedPayload(f"PRBs {first} to {first + n_prbs - 1} of {carrier}, antennas {mask:#x}")

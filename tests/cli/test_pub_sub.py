@@ -229,3 +229,13 @@ def test_an_interruption_before_the_end_is_reported(start: Start, endpoint: str)
     assert sent["sent"] == sent["acknowledged"] == received["received"] < 1000
     assert f"interrupted: {sent['sent']} of 1000 messages were sent" in pub.err
     assert f"interrupted: {sent['sent']} of 1000 messages were received" in sub.err
+
+
+def test_a_file_that_is_too_long_is_not_read(start: Start, endpoint: str, tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    with path.open("wb") as file:
+        file.truncate(2**40)  # a hole
+    start("sub", "--listen", endpoint)
+    pub = start("pub", "--connect", endpoint, str(path))
+    assert pub.code() == 2
+    assert f"{path} has more than 16777216 octets, the most of a message: split it" in pub.err

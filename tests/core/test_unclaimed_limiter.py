@@ -230,3 +230,17 @@ def test_what_is_remembered_of_refusals_is_bounded_where_nothing_is_sent_again(d
         data(driver, sequence, at_once=True)
     assert len(receive_flow.streams[THEIRS].rejected) == MAX_GAPS
     assert receive_flow.stats()["unclaimed"] == 3 * MAX_GAPS // 2
+
+
+def test_what_alternates_with_what_is_taken_takes_little_memory(driver: SessionDriver, transport: Kept) -> None:
+    """Each rejected message is a range of its own: of so many, no nak names more than the limit."""
+    refusing(driver).subscribe(None, 10)
+    for sequence in range(2 * MAX_GAPS + 20):
+        data(driver, sequence, at_once=True, size=10 + sequence % 2)
+        transport.sent.clear()
+    (stream,) = driver.session.messages.flow("flow").streams.values()
+    assert len(stream.rejected) == MAX_GAPS
+    assert stream.tracker.next == 2 * MAX_GAPS + 20
+    ((known, missing),) = answers(driver, transport, 2 * MAX_GAPS + 20)
+    assert len(missing) == MAX_RANGES
+    assert known == missing[-1][1] + 1

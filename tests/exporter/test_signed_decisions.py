@@ -9,7 +9,7 @@ from twinlink_e3 import Endpoints
 from twinlink_exporter.authentication import Authentication
 
 import twinlink
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import PrbBlock, PrbBlockResult, unread_id
 from twinlink.identity import Identity, trust
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.signed_payload import HEAD_OCTETS, Signer, Verified, Verifier
@@ -108,11 +108,14 @@ def test_a_signed_decision_is_installed_and_what_is_not_as_signed_never(side: Si
         "session": Signer(side.twin, side.link.epoch ^ 1).sign("control", decision("b-2"), "gnb-1", side.gnb_session),
         "replay": good,
     }
-    for rule, payload in forgeries.items():
+    for number, (rule, payload) in enumerate(forgeries.items(), 1):
         side.send(payload)
         rejected = side.result()
         assert (rejected.status, rejected.reason.partition(":")[0]) == ("rejected", rule)
-        assert rejected.id == ("b-1" if rule == "replay" else "b-2")
+        assert rejected.id == {"replay": "b-1", "audience": "b-2", "restart": "b-2", "session": "b-2"}.get(
+            rule,
+            unread_id(side.link.epoch, number),  # what no trusted twin has signed is not read
+        )
         assert rejected.prbs == (40, 41)  # stand as before
         assert exporter.exporter.outcomes["rejected", rule] == 1  # type: ignore[index]
     assert exporter.counters.blocks_rejected == len(forgeries)
@@ -137,12 +140,31 @@ def test_a_decision_of_before_a_restart_of_the_exporter_and_one_of_a_revoked_twi
     wait_until(lambda: [event["reason"][:7] for event in exporter.events("block-rejected")] == ["restart"])
 
 
+@pytest.mark.parametrize("identity", [True, False])
+def test_a_decision_that_is_too_long_is_not_assembled_and_its_sender_is_told(side: Side, identity: bool) -> None:
+    exporter = side.start(identity=identity)
+    events = side.link.events()
+    side.send(b"[" + b"[]," * 1_000_000 + b"[]]")
+    while not isinstance(event := events.receive(timeout=patience()), twinlink.Lost):
+        assert event is not None
+    assert (event.flow, event.first, event.end, event.peers) == ("control", 0, 1, ("gnb-1",))
+    side.send(side.sign(decision("b-1")))
+    if identity:
+        assert side.result().id == "b-1"
+    else:
+        (message,) = receive(side.results, 1)
+        assert PrbBlockResult.decode(message.payload).id == unread_id(side.link.epoch, 1)
+    assert sum(exporter.exporter.outcomes.values()) == 1
+    exporter.wait_for("link-unclaimed")
+
+
 def test_without_an_identity_no_decision_counts_unless_anybody_may_decide(side: Side) -> None:
     exporter = side.start(identity=False)
     side.send(decision("b-1"))
     (message,) = receive(side.results, 1)
     result = PrbBlockResult.decode(message.payload)
     assert (result.status, result.reason.partition(":")[0]) == ("rejected", "identity")
+    assert result.id == unread_id(side.link.epoch, 0)
     assert "--insecure-control" in result.reason
     assert exporter.exporter.outcomes["rejected", "identity"] == 1
     assert side.agent.controls == []

@@ -1,7 +1,9 @@
 """numpy arrays as payloads: what comes out is what went in, and nothing is pickled."""
 
+import asyncio
 import contextlib
 import io
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -81,6 +83,30 @@ def test_what_has_no_octets_of_its_own_is_refused(wrong: Any) -> None:
         assert sender.stats()["sent"] == 0
 
 
+@pytest.mark.parametrize("array", [np.zeros(2**28, np.uint8), np.broadcast_to(np.float64(0), 2**40)])
+def test_an_array_that_is_too_long_is_refused_before_it_is_copied(array: npy.Array) -> None:
+    async def send() -> None:
+        async with twinlink.open_async("memory", listen=free_endpoint()) as link:
+            await link.sender("spectrum").send_array(array)
+
+    with twinlink.open("memory", listen=free_endpoint()) as link:
+        tracemalloc.start()
+        try:
+            with pytest.raises(twinlink.PayloadTooLarge, match=f"a payload of {array.nbytes} octets"):
+                link.sender("spectrum").send_array(array)
+            with pytest.raises(twinlink.PayloadTooLarge, match=f"a payload of {array.nbytes} octets"):
+                asyncio.run(send())
+            assert tracemalloc.get_traced_memory()[1] < array.nbytes / 100
+        finally:
+            tracemalloc.stop()
+
+
+def header(descr: str, shape: tuple[int, ...]) -> bytes:
+    into = io.BytesIO()
+    npy.npy.write_array_header_1_0(into, {"descr": descr, "fortran_order": False, "shape": shape})
+    return into.getvalue()
+
+
 def test_field_names_that_the_header_cannot_hold_are_refused() -> None:
     with pytest.raises(twinlink.ConfigurationError, match="latin-1"):
         npy.encode(np.zeros(1, dtype=[("\u03c3", "i4")]))
@@ -107,6 +133,8 @@ GOOD = npy.encode(np.arange(6).reshape(2, 3))
         GOOD.replace(b"(2, 3)", b"(2, 3"),
         GOOD.replace(b"<i8", b"|O8"),
         GOOD.replace(b"\x93NUMPY\x01", b"\x93NUMPY\x09"),
+        header("<f8", (0, 2**62, 2**62)),
+        header("|V0", (1,) * 70),
         b"\x93NUMPY\x01\0" + (9000).to_bytes(2, "little") + b"(" * 9000,
         b"\x93NUMPY\x02\0" + (2**32 - 1).to_bytes(4, "little") + b"{",
         pickled(),

@@ -46,6 +46,8 @@ def test_both_sides_name_what_was_refused_and_in_few_words(transport: TransportN
         for named in (refused, lost):
             assert (named[0].first, sum(event.end - event.first for event in named)) == (held, MESSAGES - held)
             assert len(named) < 100
-        assert {event.reason for event in lost} == {"the peer's application takes nothing on this flow"}
+        assert {event.reason for event in lost} == {
+            "the peer's application takes nothing on this flow, or nothing so long"
+        }
         assert caught.value.missing == ((held, MESSAGES),)
         assert gaps == []

@@ -234,6 +234,14 @@ def test_an_archive_is_refused_as_one(tmp_path: Path, suffix: str) -> None:
             read(tmp_path / "run")
 
 
+def test_a_collection_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.sigmf-collection"
+    with path.open("wb") as file:
+        file.truncate(2**40)  # a hole
+    with pytest.raises(RecordingError, match=r"give one of them$"):
+        read(path)
+
+
 def test_a_collection_is_refused_with_the_names_of_its_recordings(tmp_path: Path) -> None:
     path = tmp_path / "run.sigmf-collection"
     streams = [{"name": name, "hash": "0" * 128} for name in ("first", "second")]

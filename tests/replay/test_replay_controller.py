@@ -1,7 +1,7 @@
 import numpy as np
 from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, SYNC_RETRY_NS, Change, Controller
 
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import PrbBlock, PrbBlockResult, unread_id
 
 WALL = 1_700_000_000_000_000_000
 
@@ -9,8 +9,8 @@ WALL = 1_700_000_000_000_000_000
 class Run:
     """A controller of 10 PRBs, with a record every 10 ms."""
 
-    def __init__(self, **options: object) -> None:
-        self.controller = Controller(10, "session", 2000, **options)  # type: ignore[arg-type]
+    def __init__(self, session: str = "session", **options: object) -> None:
+        self.controller = Controller(10, session, 2000, **options)  # type: ignore[arg-type]
         self.now = 0
         self.in_sync = True
         self.blocks: list[tuple[int, PrbBlock]] = []
@@ -110,6 +110,17 @@ def test_a_rejected_list_waits_unless_it_changes() -> None:
     run.controller.result(result(run.blocks[1][1], "rejected"))
     run.records(RETRY_NS // (10 * MS) + 1, 3, 4)
     assert run.requested == [(3,), (3, 4), (3, 4)]
+
+
+def test_a_list_that_was_rejected_unread_waits_and_one_that_was_rejected_for_its_signature_does_not() -> None:
+    session, other = 0x0123456789ABCDEF, 0xFEDCBA9876543210
+    for epoch, rule, requested in ((session, "identity", 1), (session, "unsigned", 2), (other, "identity", 2)):
+        run = Run(session=f"{session:016x}"[:8]).records(1, 3)
+        rejected = PrbBlockResult(unread_id(epoch, 0), "rejected", (), 0, f"{rule}: it does not count")
+        assert run.controller.is_own(rejected) is (epoch == session)
+        run.controller.result(rejected)
+        run.records(150, 3)
+        assert len(run.requested) == requested
 
 
 def test_a_list_that_was_rejected_for_want_of_sync_is_repeated_soon() -> None:

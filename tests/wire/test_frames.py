@@ -4,6 +4,7 @@ import contextlib
 import json
 import string
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,6 +16,7 @@ from twinlink.protocol.frames import (
     HEADER_OCTETS,
     MAX_ACK_RANGE,
     MAX_ACK_RECORDS,
+    MAX_BUNDLED,
     MAX_HELLO,
     MAX_PAYLOAD,
     MAX_SEQUENCE,
@@ -113,6 +115,21 @@ def test_a_bundle_with_something_else_in_it_is_malformed(
     ):
         with pytest.raises(MalformedFrame):
             parse_bundle(frame(Kind.BUNDLE, epoch, 0, 7, b"".join(wrong)), epoch)
+
+
+@pytest.mark.parametrize("last", [b"", b"longer"])
+def test_a_bundle_of_more_messages_than_the_limit_is_malformed(last: bytes) -> None:
+    one = frame(Kind.DATA, 1, 0, 2, b"")
+    most = one * (MAX_BUNDLED - 1) + frame(Kind.DATA, 1, 0, 2, last)
+    assert len(parse_bundle(frame(Kind.BUNDLE, 1, 0, 7, most), 1).words) == MAX_BUNDLED
+    flood = frame(Kind.BUNDLE, 1, 0, 7, one * (MAX_PAYLOAD // len(one) - 2) + most[-len(one) - len(last) :])
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedFrame, match="bundle"):
+            parse_bundle(flood, 1)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * MAX_PAYLOAD + 1024 * MAX_BUNDLED
+    finally:
+        tracemalloc.stop()
 
 
 @given(HELLOS)

@@ -2,6 +2,7 @@
 
 import math
 import struct
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from twinlink import MalformedPayload
-from twinlink.slots import ALL_SYMBOLS, Clock, Content, Slot, SlotSpectrum, db_octets, is_slots, power_per_prb
+from twinlink.slots import (
+    ALL_SYMBOLS,
+    MAX_ANTENNAS,
+    MAX_DATA_OCTETS,
+    MAX_PRBS,
+    MAX_SLOTS,
+    MAX_SLOTS_READ,
+    SYMBOLS,
+    Clock,
+    Content,
+    Slot,
+    SlotSpectrum,
+    db_octets,
+    is_slots,
+    power_per_prb,
+)
 from twinlink.spectrum import Spectrum
 
 RNG = np.random.default_rng(4)
@@ -180,6 +196,46 @@ def test_compressed_data_that_claims_more_is_refused_before_it_is_unpacked() -> 
         SlotSpectrum.decode(bytes(claims_less))
     with pytest.raises(MalformedPayload):
         SlotSpectrum.decode(message[:-20] + bytes(20))
+
+
+def largest(n_slots: int) -> bytes:
+    """A message with so many slots, each as long as possible, whose data is nothing but zeros."""
+    antennas = tuple(range(MAX_ANTENNAS))
+    data = np.zeros((MAX_ANTENNAS, SYMBOLS, MAX_PRBS * 12, 2), np.float16)
+    slot = Slot(data, 0, 0, ALL_SYMBOLS, 1)
+    one = SlotSpectrum(MAX_PRBS, 0, MAX_PRBS, antennas, 30_000, 3.6e9, BETA, slots=(slot,)).encode(compress=True)
+    whole = bytearray(one[:48] + one[48:] * n_slots)
+    whole[5] = n_slots
+    return bytes(whole)
+
+
+@pytest.mark.parametrize("n_slots", [34, 35, MAX_SLOTS_READ])
+def test_much_data_in_a_short_payload_is_refused_before_it_is_decompressed(n_slots: int) -> None:
+    limit, payload = MAX_DATA_OCTETS, largest(n_slots)
+    assert len(payload) < 10_000
+    tracemalloc.start()
+    try:
+        if n_slots * 16 * 14 * 275 * 12 * 2 * 2 <= limit:
+            assert len(SlotSpectrum.decode(payload).slots) == n_slots
+        else:
+            with pytest.raises(MalformedPayload, match=f"the data of the message exceeds {limit} octets"):
+                SlotSpectrum.decode(payload)
+        assert tracemalloc.get_traced_memory()[1] < 1.2 * limit
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_slots_are_read_and_fewer_encoded() -> None:
+    slot = Slot(np.zeros((1, 1, 106), np.uint8), 0, 0, ALL_SYMBOLS, 1)
+    head = SlotSpectrum(106, 0, 106, (0,), 30_000, 3.6e9, BETA, Content.POWER_DB, slot_mean=True)
+    for number in (0, MAX_SLOTS + 1):
+        with pytest.raises(ValueError, match=f"1 to {MAX_SLOTS} slots, not {number}"):
+            replace(head, slots=(slot,) * number).encode()
+    most = replace(head, slots=(slot,) * MAX_SLOTS).encode()
+    assert len(SlotSpectrum.decode(most).slots) == MAX_SLOTS
+    former = bytearray(most + most[48:])
+    former[5] = MAX_SLOTS_READ
+    assert len(SlotSpectrum.decode(bytes(former)).slots) == MAX_SLOTS_READ
 
 
 def test_times_that_no_clock_has_are_refused() -> None:

@@ -20,6 +20,7 @@ _NAME = "twinlink pong"
 EXAMPLES = """
 twinlink pong                        # at tcp/0.0.0.0:7447, over ZeroMQ
 twinlink pong --transport zenoh --listen tcp/10.0.0.5:7447
+twinlink pong --ntp ntp.example.org  # which a sweep may have it ask
 twinlink pong --http 127.0.0.1:9464  # with metrics, also for twinlink top
 """
 
@@ -28,6 +29,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
     service.add_http_option(parser)
+    parser.add_argument(
+        "--ntp",
+        type=convert.ntp_server,
+        metavar="HOST[:PORT]",
+        help="NTP server that a sweep may have this host ask; by default none",
+    )
     parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
 
 
@@ -50,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
     with Stop() as stop, linking.open_link(given) as link:
         watch = linking.Watch(_NAME, link)
         link.receiver(given.flow, handler=counter.add)
-        workers = WorkerHost(link) if link.listening else None
+        workers = WorkerHost(link, given.ntp) if link.listening else None
 
         def collectors() -> "list[Collector]":
             from twinlink.metrics import collector

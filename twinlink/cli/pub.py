@@ -119,14 +119,21 @@ def _tell(output: Output, sequence: int, payload: bytes) -> None:
 
 def _payloads(given: argparse.Namespace, stop: Stop) -> Iterator[bytes]:
     if given.files:
-        for path in given.files:
-            yield path.read_bytes()
+        yield from map(_content, given.files)
     elif given.count:
         generator = random.Random(0)  # the same messages in every run, so that hashes can be compared
         for _ in range(given.count):
             yield generator.randbytes(given.size)
     else:
         yield from _lines(stop)
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        octets = file.read(MAX_PAYLOAD + 1)
+    if len(octets) > MAX_PAYLOAD:
+        raise twinlink.PayloadTooLarge(f"{path} has more than {MAX_PAYLOAD} octets, the most of a message: split it")
+    return octets
 
 
 def _lines(stop: Stop) -> Iterator[bytes]:

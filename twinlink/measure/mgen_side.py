@@ -39,6 +39,7 @@ class MgenSide:
 
     def listen(self, octets: int) -> None:
         """Start a listening mgen, and the bridge's end that delivers to it.  Raises TwinlinkError."""
+        self._end()
         protocol = protocol_for(octets)
         at = Address(HOST, free_ports())
         self._listener = session.Listener(at, protocol, self._path / "rx.drc", _mortal())

@@ -7,27 +7,32 @@ time, and ends them when that peer goes.
 
 import contextlib
 import json
+import os
 import secrets
 import subprocess
 import sys
+import time
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any
 
-from .. import Link, Message, SendTimeout, TwinlinkError
+from .. import Link, Message, SendTimeout, TransportError, TwinlinkError
 from ..process.guarded_thread import GuardedThread
 from .channels import PORTS
 from .end_process import close_stdin_and_wait
+from .request_bounds import REQUEST_OCTETS
+from .row_buffer import PART_OCTETS
 from .worker_handle import END_S, Stopped, WorkerFailed, WorkerHandle
 
 TOLD, SAID = "sweep", "sweep-answers"
 PORT_OFFSET = 10  # from the pong's own port: cells use the ports from there
 LOOK_S = 0.2
+ROWS_OCTETS = 128 * 1024 * 1024  # of one answer: twice the records of as many messages as it is asked for, at most
+ANSWER_OCTETS = 2 * PART_OCTETS  # of a line with rows, base64 of what zlib may not have made shorter
 _NUMBER = 16  # octets before a line: the worker's number in hexadecimal
 
 
 class RemoteWorker(WorkerHandle):
-    """A worker at the peer of a link.
+    """A worker at the peer of a link.  What it may send for one command is limited, as this host need not trust it.
 
     Args:
         name: of its side.
@@ -36,6 +41,7 @@ class RemoteWorker(WorkerHandle):
 
     def __init__(self, name: str, remote: "Remote") -> None:
         super().__init__(name)
+        self.most_octets = ROWS_OCTETS
         self._remote = remote
         self._own = secrets.token_hex(_NUMBER // 2).encode()
         remote.workers[self._own] = self
@@ -85,7 +91,7 @@ class Remote:
         self.endpoint = link.endpoint
         self._link = link
         self._sender = link.sender(TOLD)
-        link.receiver(SAID, handler=self._heard)
+        link.receiver(SAID, handler=self._heard, max_payload=ANSWER_OCTETS)
 
     def send(self, line: bytes) -> None:
         """Send a line to a worker."""
@@ -108,46 +114,50 @@ class WorkerHost:
 
     Args:
         link: one that listens; workers may listen at its host, at `PORTS` ports from `PORT_OFFSET` above its own.
+        ntp: the NTP server that they may ask; None: none.
 
     Attributes:
         started: number of workers so far.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, ntp: str | None = None) -> None:
         self.started = 0
         self._link = link
         host, _, port = link.endpoint.removeprefix("tcp/").rpartition(":")
         first = int(port) + PORT_OFFSET
         self._bind = f"{host}:{first}-{first + PORTS - 1}"
+        self._ntp = ntp
         self._sender = link.sender(SAID)
-        self._lines: SimpleQueue[Message | None] = SimpleQueue()
+        # Without a handler, so that what waits here is limited by the link's window.
+        self._receiver = link.receiver(TOLD, max_payload=_NUMBER + REQUEST_OCTETS)
+        self._closing = False
         self._process: subprocess.Popen[bytes] | None = None
         self._number = b""
         self._owner: str | None = None  # the node that the worker belongs to
-        link.receiver(TOLD, handler=self._lines.put)
-        self._thread = GuardedThread(self._serve, "twinlink-workers", again=lambda: True)
+        self._thread = GuardedThread(self._serve, "twinlink-workers", again=lambda: not self._closing)
         self._thread.start()
 
     def close(self) -> None:
         """End the running worker."""
-        self._lines.put(None)
+        self._closing = True
         self._thread.join()
         self._end()
 
     def _serve(self) -> None:
-        while True:
+        while not self._closing:
             try:
-                message = self._lines.get(timeout=LOOK_S)
-            except Empty:
-                if self._process is not None and self._owner not in self._link.peers():
-                    self._end()
+                message = self._receiver.receive(LOOK_S)
+            except TransportError:  # the link reports it
+                time.sleep(LOOK_S)
                 continue
-            if message is None:
-                return
-            octets = bytes(message.payload)
-            self._tell(message.node, octets[:_NUMBER], octets[_NUMBER:])
+            peers = self._link.peers()
+            if self._process is not None and self._owner not in peers:
+                self._end()
+            if message is not None and message.node in peers:
+                octets = bytes(message.payload)
+                self._tell(message.node, octets[:_NUMBER], octets[_NUMBER:])
 
-    def _tell(self, node: str | None, number: bytes, line: bytes) -> None:
+    def _tell(self, node: str, number: bytes, line: bytes) -> None:
         try:
             told = json.loads(line)
         except (ValueError, RecursionError):
@@ -168,17 +178,28 @@ class WorkerHost:
             self._say(number, {"ended": "has ended"})
         elif "end" in told:
             self._end()
-        else:
-            assert self._process.stdin is not None
-            with contextlib.suppress(OSError):
-                self._process.stdin.write(line.rstrip(b"\n") + b"\n")
-                self._process.stdin.flush()
+        elif not self._pass_on(self._process, line.rstrip(b"\n") + b"\n"):
+            self._end()
+            self._say(number, {"ended": "was ended: it was sent requests faster than it answers them"})
 
-    def _start(self, node: str | None, number: bytes) -> None:
+    def _pass_on(self, process: "subprocess.Popen[bytes]", line: bytes) -> bool:
+        """Give a request to the worker; False if its pipe is full of others.  A sweep waits for the answers."""
+        assert process.stdin is not None
+        try:
+            return os.write(process.stdin.fileno(), line) == len(line)
+        except BlockingIOError:
+            return False
+        except OSError:  # it has ended, as `_read` tells
+            return True
+
+    def _start(self, node: str, number: bytes) -> None:
+        ntp = ["--ntp", self._ntp] if self._ntp else []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "twinlink.measure.worker", "--listen-only", self._bind],
+            [sys.executable, "-m", "twinlink.measure.worker", "--listen-only", self._bind, *ntp],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._owner, self._number = node, number
         self.started += 1
         GuardedThread(partial(self._read, self._process, number), "workers-read").start()
@@ -200,7 +221,7 @@ class WorkerHost:
                 self._sender.send(octets)
                 return
             except SendTimeout:  # a slow path: rows are many octets
-                if not self._link.peers():
+                if self._closing or not self._link.peers():
                     return
             except TwinlinkError:  # the link is being closed
                 return

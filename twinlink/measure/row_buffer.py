@@ -14,6 +14,7 @@ _SENT = struct.Struct("<qqq")  # scheduled (0: when it was sent), T1, monotonic 
 _ANSWER = struct.Struct("<qqqqq")  # monotonic ns of the answer (or the RTT, where the first is not known), T1 to T4
 _ARRIVAL = struct.Struct("<qqqq")  # sequence, octets of payload, T1, T2
 LOOK_S = 0.01
+MORE_ROWS = 100_000
 PART_OCTETS = 2 * 1024 * 1024  # of rows per line to the sweep, which fits into a message of a link
 
 
@@ -67,10 +68,17 @@ class SentRows:
 
 
 class ReceivedRows:
-    """Rows of arrived messages, in order; grows beyond ``count`` if necessary."""
+    """Rows of arrived messages, in order.
+
+    It grows beyond ``count``, for late and repeated messages, to twice that and `MORE_ROWS`.
+
+    Attributes:
+        left_out: messages beyond that, which are not recorded.
+    """
 
     def __init__(self, count: int) -> None:
-        self.used = 0
+        self.used = self.left_out = 0
+        self._most = 2 * count + MORE_ROWS
         self._rows = bytearray(_ARRIVAL.size * count)
         self._room = count
         self._pack = _ARRIVAL.pack_into
@@ -79,6 +87,9 @@ class ReceivedRows:
         """Record an arrival."""
         used = self.used
         if used == self._room:
+            if used >= self._most:
+                self.left_out += 1
+                return
             self._rows.extend(bytes(_ARRIVAL.size * 1024))
             self._room += 1024
         self._pack(self._rows, used * 32, sequence, octets, sent_ns, received_ns)

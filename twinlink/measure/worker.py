@@ -6,13 +6,15 @@ reflects:
 
     open -> (reflect | warm) -> mark -> send -> finish -> ... -> close
 
-With ``--listen-only HOST:FIRST-LAST`` it only listens, at these ports, and refuses other commands to open.
+With ``--listen-only HOST:FIRST-LAST`` it serves a sweep on another host, within `request_bounds`: it only listens, at
+these ports, and asks no NTP server but that of ``--ntp``.
 """
 
 import argparse
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -28,6 +30,7 @@ from ..process.resolver import listen_addresses
 from ..transports import Endpoint
 from . import loss_injector, send_modes, system
 from .channels import SUBJECTS, Channel, PeerLost, channel
+from .request_bounds import MAX_FILE_OCTETS, RequestBounds
 from .row_buffer import PART_OCTETS, ReceivedRows, SentRows, encode
 from .usage import Usage
 
@@ -42,13 +45,13 @@ class Worker:
     cancelled.
     """
 
-    def __init__(self, say: Callable[[dict[str, Any]], None], bind: tuple[str, int, int] | None = None) -> None:
+    def __init__(self, say: Callable[[dict[str, Any]], None], bounds: RequestBounds | None = None) -> None:
         self._say = say
-        self._bind = bind
+        self._bounds = bounds
         self._channel: Channel | None = None
         self._usage: Usage | None = None
         self._cancelled = threading.Event()
-        self._sending: GuardedThread | None = None
+        self._sending = False
         self._counted: dict[str, int] | None = None
         self._mgen: MgenSide | None = None
         self._does: dict[str, Callable[..., dict[str, Any]]] = {
@@ -75,21 +78,28 @@ class Worker:
         """Execute the command in a line, and answer."""
         try:
             command = json.loads(line)
-            number, what = command.pop("id"), command.pop("do")
+            number, what = command.pop("id"), str(command.pop("do"))
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             self._say({"id": None, "error": "a line that is no command", "kind": "failed"})
             return
         if what in self._sends:
+            if self._sending:
+                self._say({"id": number, "error": "it is sending: let it end, or cancel it", "kind": "failed"})
+                return
             self._cancelled.clear()
-            self._sending = GuardedThread(partial(self._do, number, self._sends[what], command), f"worker-{what}")
-            self._sending.start()
+            self._sending = True
+            GuardedThread(partial(self._do, number, self._sends[what], command, True), f"worker-{what}").start()
         elif what in self._does:
             self._do(number, self._does[what], command)
         else:
             self._say({"id": number, "error": f"no command is called {what!r}", "kind": "failed"})
 
-    def _do(self, number: int, body: Callable[..., dict[str, Any]], arguments: dict[str, Any]) -> None:
+    def _do(
+        self, number: int, body: Callable[..., dict[str, Any]], arguments: dict[str, Any], sends: bool = False
+    ) -> None:
         try:
+            if self._bounds is not None:
+                self._bounds.check(arguments)
             answer = body(number, **arguments)
         except PeerLost as error:
             answer = {"error": str(error), "kind": "peer lost"}
@@ -97,6 +107,8 @@ class Worker:
             answer = {"error": str(error), "kind": "unusable"}
         except Exception as error:  # any error ends the cell, not the sweep
             answer = {"error": f"{type(error).__name__}: {error}", "kind": "failed"}
+        if sends:
+            self._sending = False  # before the answer, which the next command may follow at once
         self._say({"id": number, **answer})
 
     def _system(self, _number: int) -> dict[str, Any]:
@@ -110,6 +122,8 @@ class Worker:
     def _ntp(self, _number: int, server: str) -> dict[str, Any]:
         from . import ntp
 
+        if self._bounds is not None and (reason := self._bounds.refuses_ntp(server)):
+            return {"ntp": {"server": server, "error": reason}}
         return {"ntp": ntp.view(server)}
 
     def _open(
@@ -123,14 +137,9 @@ class Worker:
         options: dict[str, Any] | None = None,
         drop_every: int = 0,
     ) -> dict[str, Any]:
-        if self._bind is not None:
-            own_host, first, last = self._bind
-            if not listening or not first <= port <= last:
-                raise ConfigurationError(
-                    f"this worker listens at ports {first} to {last} and does nothing else: the sweep must reach its "
-                    "pong at the port that the pong was given, without a mapping between them"
-                )
-            host = _listens_on(own_host, host)
+        if self._bounds is not None:
+            self._bounds.check_open(subject, listening, port, options or {})
+            host = _listens_on(self._bounds.host, host)
         self.close()
         made = channel(subject, Endpoint(host, port), listening, node, options)
         made.drop_every = drop_every
@@ -234,6 +243,8 @@ class Worker:
             time.sleep(0.001)
         used = self._usage.report() if self._usage else None
         own.stop()
+        if own.received.left_out:
+            raise ConfigurationError(f"{own.received.left_out} messages more arrived than were announced")
         self._send_parts(number, own.received.parts())
         return {"usage": used, "counters": _since(own.counters(), self._counted)}
 
@@ -316,12 +327,14 @@ def main() -> None:
     """Run until stdin ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--listen-only", metavar="HOST:FIRST-LAST")
+    parser.add_argument("--ntp", metavar="HOST[:PORT]")
     given = parser.parse_args()
-    bind = None
+    bounds = None
     if given.listen_only:
         host, _, ports = given.listen_only.rpartition(":")
         first, _, last = ports.partition("-")
-        bind = host, int(first), int(last)
+        bounds = RequestBounds(host, int(first), int(last), given.ntp)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_OCTETS, MAX_FILE_OCTETS))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the sweep decides
     out, lock = os.dup(1), threading.Lock()
     os.dup2(2, 1)  # output of a library must not be mistaken for an answer
@@ -332,7 +345,7 @@ def main() -> None:
             while line:
                 line = line[os.write(out, line) :]
 
-    worker = Worker(say, bind)
+    worker = Worker(say, bounds)
     try:
         say({"id": 0, "subjects": list(SUBJECTS)})
         for line in sys.stdin:

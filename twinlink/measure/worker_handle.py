@@ -47,14 +47,17 @@ class WorkerHandle(ABC):
     Attributes:
         name: ``Real World`` or ``Digital Twin``.
         pid: of its process, if that is on this host.
+        most_octets: of rows that are taken for one command; None: no limit.
     """
 
     pid: int | None = None
+    most_octets: int | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._number = 0
         self._answers: dict[int, dict[str, Any]] = {}
+        self._asked = {0}  # commands that are not answered; 0: the worker says that it has started
         self._parts: dict[int, dict[str, bytearray]] = {}
         self._arrived = threading.Condition()
         self._end: str | None = None  # why the worker is lost
@@ -70,6 +73,8 @@ class WorkerHandle(ABC):
     def begin(self, what: str, /, **arguments: Any) -> int:
         """Send a command; returns the number for `answer`.  Raises WorkerLost."""
         self._number += 1
+        with self._arrived:
+            self._asked.add(self._number)
         try:
             self._write(json.dumps({"id": self._number, "do": what, **arguments}).encode() + b"\n")
         except OSError as error:
@@ -122,11 +127,17 @@ class WorkerHandle(ABC):
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return  # not an answer: output of a library, or of a peer that is no worker
         with self._arrived:
+            if number not in self._asked:
+                return
             if "part" in answer:
-                self._parts.setdefault(number, {}).setdefault(answer["part"], bytearray()).extend(part)
-            else:
-                self._answers[number] = answer
-                self._arrived.notify_all()
+                parts = self._parts.setdefault(number, {})
+                if self.most_octets is None or sum(map(len, parts.values())) + len(part) <= self.most_octets:
+                    parts.setdefault(answer["part"], bytearray()).extend(part)
+                    return
+                answer = {"error": f"it answered with more than {self.most_octets} octets", "kind": "failed"}
+            self._asked.remove(number)
+            self._answers[number] = answer
+            self._arrived.notify_all()
 
     def _ended(self, reason: str) -> None:
         with self._arrived:

@@ -9,7 +9,7 @@ whole begins with its own header, so that the first fragment says how long it is
 
 from dataclasses import dataclass
 
-from .frames import FRAGMENT_WORD, HEADER, HEADER_OCTETS, RETRANSMIT_OCTETS, Kind, MalformedFrame, check
+from .frames import FRAGMENT_WORD, HEADER, HEADER_OCTETS, MAX_PAYLOAD, RETRANSMIT_OCTETS, Kind, MalformedFrame, check
 
 PARTIAL_FRAME_OCTETS = 1024  # what Python needs for one, beside what has come of it
 
@@ -103,11 +103,14 @@ class FragmentReassembler:
         self._partial: dict[tuple[bytes, int], PartialFrame] = {}  # by topic and epoch
         self._octets = 0  # of all, as long as they are going to be
 
-    def receive(self, topic: bytes, fragment: bytes | memoryview, known: bool) -> memoryview | int:
+    def receive(
+        self, topic: bytes, fragment: bytes | memoryview, known: bool, max_payload: int = MAX_PAYLOAD
+    ) -> memoryview | int:
         """The frame that this fragment completes; if more must come, how many octets of it are there.
 
-        ``known``: it is from a peer.  What came once more is passed over, and so is a fragment before which others are
-        missing.  Raises MalformedFrame where that is no fragment, or of no frame, and FrameTooLong.
+        ``known``: it is from a peer.  ``max_payload``: what its flow takes.  What came once more is passed over, and so
+        is a fragment before which others are missing.  Raises MalformedFrame where that is no fragment, or of no frame,
+        and FrameTooLong.
         """
         _, _, epoch, offset, sent_ns = HEADER.unpack_from(fragment)
         key = (topic, epoch)
@@ -117,7 +120,7 @@ class FragmentReassembler:
             partial is None or partial.sent_ns != sent_ns or not partial.received.startswith(octets[:4])
         ):
             self._discard(key)
-            partial = self._start(key, sent_ns, octets, known)
+            partial = self._start(key, sent_ns, octets, known, max_payload)
         elif partial is not None and partial.sent_ns == sent_ns and offset <= len(partial.received):
             partial.received += octets[len(partial.received) - offset :]
         if partial is None or partial.sent_ns != sent_ns:
@@ -133,7 +136,9 @@ class FragmentReassembler:
             raise MalformedFrame("part")
         return whole
 
-    def _start(self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool) -> "PartialFrame | None":
+    def _start(
+        self, key: tuple[bytes, int], sent_ns: int, first: memoryview, known: bool, max_payload: int
+    ) -> "PartialFrame | None":
         """Begin a frame with its first fragment; None: there is no room for one more.
 
         Raises MalformedFrame, FrameTooLong.
@@ -142,7 +147,7 @@ class FragmentReassembler:
             raise MalformedFrame("part")
         _, length, _, sequence, _ = HEADER.unpack_from(first)
         octets = HEADER_OCTETS + length
-        if octets > self._max_frame:
+        if octets > self._max_frame or length > max_payload:
             raise FrameTooLong(sequence)
         self._partial[key] = PartialFrame(known, sent_ns, octets, bytearray(first))
         self._octets += octets + PARTIAL_FRAME_OCTETS

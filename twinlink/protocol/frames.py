@@ -52,6 +52,7 @@ Record = Sequence[int]
 # Of messages in a row that arrived together: acked epoch, consumed, first, end (not included), T2 of all.
 ACK_RANGE = struct.Struct("!QQQQQ")
 MAX_ACK_RANGE = 4096  # messages
+MAX_BUNDLED = 16_384  # messages in a bundle; each takes half a kilobyte, beside its octets
 Records = Sequence[Record] | range  # of either: what an ack says has arrived
 REJECTED = 0  # in place of T2: it arrived, its flow has no subscription there, and no room is left to hold it
 
@@ -265,6 +266,8 @@ def _parse_equal_lengths(body: bytes) -> list[tuple[Any, ...]] | None:
     """The fields of one frame or more that are all as long as the first, as they mostly are in bulk; else None."""
     length = int.from_bytes(body[4:8])
     second = HEADER_OCTETS + length
+    if len(body) > MAX_BUNDLED * second:
+        return None  # `_parse_each` counts
     if len(body) % second or body[second + 4 : second + 8] not in (b"", body[4:8]):
         return None
     fields = list(zip(*struct.iter_unpack(f"!IIQQQ{length}s", body), strict=True))
@@ -273,10 +276,11 @@ def _parse_equal_lengths(body: bytes) -> list[tuple[Any, ...]] | None:
 
 def _parse_each(body: bytes) -> Iterator[tuple[int, int, int, int, int, bytes]]:
     """The fields of one frame after the other.  Raises MalformedFrame."""
-    at, end = 0, len(body)
-    while at + HEADER_OCTETS <= end:
+    at, end, left = 0, len(body), MAX_BUNDLED
+    while left and at + HEADER_OCTETS <= end:
         header = _unpack_header(body, at)
         yield *header, body[at + HEADER_OCTETS : (at := at + HEADER_OCTETS + header[1])]
+        left -= 1
     if at != end:
         raise MalformedFrame("bundle")
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 from ..errors import ConfigurationError
 from ..options import check_choice
-from ..protocol.frames import FLOW_NAME
+from ..protocol.frames import FLOW_NAME, MAX_PAYLOAD
 from ..protocol.send.endpoint import Priority, Reliability
 from ..protocol.send.overflow import Overflow
 from ..protocol.send.pace import Pace
@@ -45,10 +45,12 @@ def check_unchanged(flow: str, given: tuple[str | None, ...], present: tuple[str
             )
 
 
-def check_max_age(max_age: object) -> None:
-    """Seconds, or None."""
+def check_limits(max_age: object, max_payload: object) -> None:
+    """Seconds, and octets; or None."""
     if max_age is not None and not (isinstance(max_age, int | float) and 0 < max_age < MAX_AGE_S):
         raise ConfigurationError(f"max_age must be seconds above 0 and below {MAX_AGE_S:g}, not {max_age!r}")
+    if max_payload is not None and not (type(max_payload) is int and 0 <= max_payload <= MAX_PAYLOAD):
+        raise ConfigurationError(f"max_payload must be octets from 0 to {MAX_PAYLOAD}, not {max_payload!r}")
 
 
 def checked_thresholds(stale_after: object, out_after: object, completeness: object) -> Thresholds:

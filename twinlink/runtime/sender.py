@@ -144,9 +144,15 @@ class Sender:
         The payload is numpy's .npy format.  Raises what `send` raises, and TypeError for what is no array, or one of
         Python objects.
         """
-        from ..npy import encode  # numpy is loaded by programs that use it
+        return self.send(self._encoded(array))
 
-        return self.send(encode(array))
+    def _encoded(self, array: "Array") -> bytes:
+        from ..npy import check, encode  # numpy is loaded by programs that use it
+
+        check(array)
+        if array.nbytes > self.max_payload:  # before it is copied
+            raise self._too_large(array.nbytes)
+        return encode(array)
 
     def _too_large(self, size: int) -> PayloadTooLarge:
         most = self._link.max_payload

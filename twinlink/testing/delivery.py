@@ -14,6 +14,7 @@ import pytest
 
 import twinlink
 from twinlink.protocol.frames import MAX_PAYLOAD
+from twinlink.protocol.send.endpoint import Reliability
 
 from .base import (
     Conformance,
@@ -118,6 +119,29 @@ class Delivery(Conformance):
             outbox.send(bytes(100_001))
         assert outbox.send(bytes(100_000)) == 0
         assert len(receive_all(inbox, 1)[0].payload) == 100_000
+
+    @pytest.mark.parametrize("reliability", ["repair", "detect"])
+    def test_what_a_receiver_does_not_take_is_rejected_and_named_at_both_ends(
+        self, opening: Open, reliability: Reliability
+    ) -> None:
+        first, second = self.ready_pair(opening)
+        inbox, other = second.receiver("short", max_payload=1000), second.receiver("long")
+        outbox = first.sender("short", reliability=reliability)
+        sizes = (1000, 1001, 2_000_000, 0)  # the third leaves in fragments
+        for size in sizes:
+            outbox.send(bytes(size))
+            first.sender("long").send(bytes(size))
+        assert [(message.sequence, len(message.payload)) for message in receive_all(inbox, 2)] == [(0, 1000), (3, 0)]
+        assert [len(message.payload) for message in receive_all(other, 4)] == list(sizes)
+        for link, kind in ((first, twinlink.Lost), (second, twinlink.Unclaimed)):
+            named: list[int] = []
+            while len(named) < 2:
+                event = wait_for_event(link, kind)
+                assert event.flow == "short"
+                named += range(event.first, event.end)
+            assert named == [1, 2]
+        assert second.stats()["limits_exceeded"]["max_payload"] >= 2
+        assert outbox.stats()["lost"] == 2
 
     def test_what_a_silent_peer_does_not_take_reaches_the_others(self, opening: Open, foreign: MakeForeign) -> None:
         first = opening("listen")

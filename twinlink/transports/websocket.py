@@ -331,6 +331,8 @@ class WebsocketTransport(Transport):
         if connection.inbox:
             unread.rotate(-1)
         else:
+            self._guard.unread_octets -= connection.inbox_octets
+            connection.inbox_octets = 0
             unread.popleft()
         if self._identity is not None:
             self.sender = self._identity.peer_of(connection)
@@ -342,14 +344,19 @@ class WebsocketTransport(Transport):
         Where messages of some connections wait, nothing more is read from those connections.
         """
         self._taken = 0
-        ready, some_unread = self._epoll.poll(timeout_s, READY), bool(self._unread)
+        ready, some_unread, has_room = self._epoll.poll(timeout_s, READY), bool(self._unread), True
         now = time.monotonic()
         for fd, events in ready:
             if (connection := self._connections.get(fd)) is not None:
                 if events & select.EPOLLOUT:
                     connection.flush()
                 if events & ~select.EPOLLOUT and not (some_unread and connection.inbox):
-                    self._read(connection, now)
+                    has_room = has_room and (
+                        self._guard.unread_octets < self.options.unread_octets
+                        or self._guard.has_room(list(self._connections.values()), list(self._unread), now)
+                    )
+                    if has_room or connection.ended:
+                        self._read(connection, now)
             elif (listener := self._listeners.get(fd)) is not None:
                 self._accept(listener, now)
         if now >= self._check_s:
@@ -359,8 +366,9 @@ class WebsocketTransport(Transport):
                 self._epoll.modify(fd, select.EPOLLIN)
 
     def _read(self, connection: WebsocketConnection, now: float) -> None:
-        was_open = connection.is_open
+        was_open, unread_octets = connection.is_open, connection.partial_octets + connection.inbox_octets
         self._put(connection, connection.read(now))
+        self._guard.unread_octets += connection.partial_octets + connection.inbox_octets - unread_octets
         if connection.is_open and not was_open:
             self._on_open(connection, now)
         if connection.ended:

@@ -1,5 +1,6 @@
 """One WebSocket connection (RFC 6455), over TCP or TLS: the protocol of `websockets` on a socket that never blocks."""
 
+import contextlib
 import logging
 import re
 import socket
@@ -73,6 +74,7 @@ class WebsocketConnection:
         heard_s, pinged_s: when something was last received, and when it was last pinged.
         finished_s: when this side had nothing more to send, and left the end to the other side; None before.
         partial_octets: of a message that is not complete yet.
+        inbox_octets: of the messages in ``inbox``; the transport sets it to 0 when that is empty.
         unsent_octets: that wait here to be sent.
         inbox: messages that were read, and wait for the link.
         overflowed: they have exceeded their limit, so nothing more is sent, and the connection is to be ended.
@@ -100,7 +102,7 @@ class WebsocketConnection:
         self.takes_data = True
         self.opened_s = self.heard_s = self.pinged_s = now
         self.finished_s: float | None = None
-        self.partial_octets = self.unsent_octets = 0
+        self.partial_octets = self.inbox_octets = self.unsent_octets = 0
         self.inbox: deque[Message] = deque()
         self.unsent_limit = unsent_limit
         self.begins = b""
@@ -119,6 +121,7 @@ class WebsocketConnection:
         self._lock = threading.Lock()  # of what is to be sent; with TLS, also of what is received
         self._unsent: deque[memoryview] = deque()
         self._blocked = False
+        self._unparsed_octets = 0  # of a frame, or a handshake, that is not complete yet
         self._fragments: bytearray | None = None  # of a message that comes in several frames
 
     @property
@@ -179,9 +182,9 @@ class WebsocketConnection:
         if not self.is_open:
             self.begins = self.begins or octets[:32]
         protocol.receive_data(octets)
-        self.partial_octets += len(octets)
+        self._unparsed_octets += len(octets)
         for event in protocol.events_received():
-            self.partial_octets = 0  # what follows it in these octets is less than what is read at a time
+            self._unparsed_octets = 0  # what follows it in these octets is less than what is read at a time
             if isinstance(event, Frame):
                 if self.is_open:
                     self._on_frame(event, messages)
@@ -189,6 +192,7 @@ class WebsocketConnection:
                 self._on_request(event)
             else:
                 self._on_response(event)
+        self.partial_octets = self._unparsed_octets + (len(self._fragments) if self._fragments is not None else 0)
         if protocol.handshake_exc is not None and not self.refused:
             self.refused = str(protocol.handshake_exc)
         elif not self.is_open and self.partial_octets > REQUEST_OCTETS and isinstance(protocol, ServerProtocol):
@@ -204,6 +208,7 @@ class WebsocketConnection:
         data = frame.data
         assert not isinstance(data, memoryview)
         if frame.opcode is Opcode.BINARY and frame.fin:
+            self.inbox_octets += len(data)
             messages.append((*decode(data), self))
         elif frame.opcode in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
             # RFC 6455 section 5.4: proxies may divide a message.
@@ -212,10 +217,9 @@ class WebsocketConnection:
             if self._fragments is not None:
                 self._fragments += data
             if frame.fin:
+                self.inbox_octets += len(self._fragments or b"")
                 messages.append((*(MALFORMED if self._fragments is None else decode(self._fragments)), self))
                 self._fragments = None
-            elif self._fragments is not None:
-                self.partial_octets = len(self._fragments)
 
     def _on_request(self, request: Request) -> None:
         protocol = self.protocol
@@ -306,11 +310,20 @@ class WebsocketConnection:
             pass
 
     def close(self) -> None:
-        """Give back the descriptor."""
+        """Give back the descriptor, and what was received of an incomplete message.
+
+        The protocol and the callbacks refer to what refers to them: without a cut, that would wait for the garbage
+        collector, which counts objects and not octets.
+        """
         self.ended = True
         with self._lock:
             self._unsent.clear()
             self._socket.close()
+        with contextlib.suppress(ValueError):  # another thread is in it, whose end cuts it
+            self.protocol.parser.close()
+        self.protocol.reader.buffer.clear()
+        self._fragments, self.partial_octets, self._unparsed_octets = None, 0, 0
+        self.refuses, self.on_blocked = lambda: False, lambda blocked: None
 
 
 Message = tuple[bytes, LinkFrame, WebsocketConnection]  # topic, frame, and the connection that it came over

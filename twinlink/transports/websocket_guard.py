@@ -20,6 +20,10 @@ class WebsocketGuard:
         where: transport and endpoint, for messages.
         ended: connections that were ended, by the option that says when.
         listening: the side.
+
+    Attributes:
+        unread_octets: of messages that are incomplete, or wait for the link, on all connections; the transport counts
+            them, and `has_room` counts anew.
     """
 
     def __init__(self, where: str, options: WebsocketOptions, ended: Counter[str], listening: bool) -> None:
@@ -28,6 +32,7 @@ class WebsocketGuard:
         self._ended = ended
         self._reports = EndReports(where, ended, listening)
         self._origins: set[str] = set()  # that were reported
+        self.unread_octets = 0
 
     def on_web_page(self, origin: str) -> None:
         """A web page from there was refused."""
@@ -49,7 +54,23 @@ class WebsocketGuard:
             else:
                 self._limit_silence(one, now)
         self._limit_numbers([one for one in connections if not one.ended], now)
+
+    def has_room(
+        self, connections: Sequence[WebsocketConnection], unread: Sequence[WebsocketConnection], now: float
+    ) -> bool:
+        """Whether more may be read.
+
+        Where incomplete messages alone take too much, the connections with the longest are ended.
+
+        Args:
+            connections: all of them.
+            unread: those with messages that wait for the link, also of ended ones.
+            now: monotonic, in seconds.
+        """
         self._limit_partial([one for one in connections if not one.ended], now)
+        partial = sum(one.partial_octets for one in connections)
+        self.unread_octets = partial + sum(one.inbox_octets for one in unread)
+        return self.unread_octets < self._options.unread_octets
 
     def _limit_handshake(self, one: WebsocketConnection, now: float) -> None:
         """The opening handshake, or what is left of the closing one."""
@@ -86,7 +107,7 @@ class WebsocketGuard:
         """End the connections with the longest incomplete messages while these take too much memory."""
         total = sum(one.partial_octets for one in connections)
         for one in sorted(connections, key=lambda one: -one.partial_octets):
-            if total <= self._options.unread_octets:
+            if total < self._options.unread_octets:
                 return
             total -= one.partial_octets
             self._end(one, "unread_octets", "had sent too much of a message without its end", now)

@@ -23,7 +23,7 @@ class WebsocketOptions(Options):
     handshakes: int = 128  # of them, those that have not completed the handshake; then the oldest is ended
     handshake_ms: int = 2000  # limit of a listener: three round trips with TLS, else one
     unsent_octets: int = 128 * 1024 * 1024  # that wait to be sent on one connection
-    unread_octets: int = 256 * 1024 * 1024  # of messages that are incomplete, on all connections
+    unread_octets: int = 256 * 1024 * 1024  # of messages incomplete or not read by the link, on all connections
     origins: str = ""  # of web pages that a listener admits, with commas between them; "*": all
     proxy: str = ""  # of a connector: http://[user:password@]host:port, to be asked for a tunnel (CONNECT)
     tls: bool = False  # of a connector: TLS with the certificate authorities of its system

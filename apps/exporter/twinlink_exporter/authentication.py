@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.signed_payload import Refusal, Signer, Verifier, body_of
+from twinlink.control import unread_id
+from twinlink.signed_payload import STALE_RULES, Refusal, Signer, Verifier, body_of
 
 from .decision_guard import Rejection, identifier
 
@@ -26,16 +27,20 @@ class Authentication:
         self._insecure_control = insecure_control
 
     def check(self, message: twinlink.Message) -> bytes | memoryview | Rejection:
-        """The decision in a message of flow ``control``, or why its sender does not prove that it may decide."""
-        payload = message.payload
+        """The decision in a message of flow ``control``, or why its sender does not prove that it may decide.
+
+        What no trusted twin has signed is not read: its result has `unread_id`.
+        """
+        payload, unread = message.payload, unread_id(message.epoch, message.sequence)
         if self._verifier is None:
             if self._insecure_control:
                 return body_of(payload)
             text = "this exporter has no identity, so it takes no decision: see --identity, or --insecure-control"
-            return Rejection(identifier(body_of(payload)), f"identity: {text}")
+            return Rejection(unread, f"identity: {text}")
         verdict = self._verifier.verify(message.flow, payload, message.node, message.epoch)
         if isinstance(verdict, Refusal):
-            return Rejection(identifier(body_of(payload)), f"{verdict.rule}: {verdict.text}")
+            id = identifier(body_of(payload)) if verdict.rule in STALE_RULES else unread
+            return Rejection(id, f"{verdict.rule}: {verdict.text}")
         return verdict.body
 
     def sign(self, flow: str, result: bytes) -> bytes:

@@ -1,12 +1,11 @@
 """Which decisions of the twins count, by all rules: of the decision, of its sender, and of what it is sent to."""
 
 import twinlink
-from twinlink.control import PrbBlock
-from twinlink.signed_payload import body_of
+from twinlink.control import PrbBlock, unread_id
 
 from .authentication import Authentication
 from .block import Instant
-from .decision_guard import Limits, Rejection, check, identifier
+from .decision_guard import Limits, Rejection, check
 from .session import Session, State
 from .twins import Twins
 
@@ -30,7 +29,7 @@ class DecisionCheck:
         if (twin := self._twins.get(message.epoch)) is None:
             text = f"peer: {message.node or 'the sender'} is not up, so its decisions do not count"
             # A sender without a name has not said hello and gets no answer: only the twins would receive it.
-            return Rejection(identifier(body_of(message.payload)) if message.node else None, text)
+            return Rejection(unread_id(message.epoch, message.sequence) if message.node else None, text)
         decision = self._authentication.check(message)
         if isinstance(decision, Rejection):
             return decision

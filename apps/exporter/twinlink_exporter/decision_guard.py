@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from twinlink.control import MAX_ID_LENGTH, PrbBlock
+from twinlink.control import MAX_ID_LENGTH, MAX_OCTETS, PrbBlock
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Rule as SignatureRule
@@ -99,6 +99,8 @@ def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:
 
 def identifier(payload: bytes | memoryview) -> str | None:
     """The id of an invalid decision, for the answer to the twin."""
+    if len(payload) > MAX_OCTETS:
+        return None
     try:
         value = json.loads(bytes(payload))["id"]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -19,6 +19,7 @@ from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlockResult, Status
 from twinlink.measure.ledger import Ledger
+from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State as SyncState
 
 from . import report
@@ -115,7 +116,7 @@ class Exporter:
             partial(self._send, ranges) if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
-        link.receiver(CONTROL, handler=self._from_link)
+        link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
 
     def stop(self) -> None:
         """End `run` soon; may be called from any thread and from a signal handler."""

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+from twinlink.process import files
+
 from .schema import RecordingError
 
 _ARCHIVES = (".sigmf", ".sigmf.gz", ".sigmf.xz", ".sigmf.zip")
 _COLLECTION = ".sigmf-collection"
+MOST_OCTETS = 16 * 1024 * 1024  # of a collection
 
 
 def refuse_container(path: Path) -> None:
@@ -32,7 +35,7 @@ def _refuse_archive(path: Path) -> None:
 def _refuse_collection(path: Path) -> None:
     """The message names the recordings of the collection, as far as it can be read."""
     try:
-        streams = json.loads(path.read_bytes())["collection"]["core:streams"]
+        streams = json.loads(files.read(path, MOST_OCTETS))["collection"]["core:streams"]
         names = ", ".join(str(stream["name"]) for stream in streams)
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         names = ""

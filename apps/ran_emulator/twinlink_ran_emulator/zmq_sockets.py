@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import zmq
-from twinlink_e3 import Endpoints, listening
+from twinlink_e3 import MAX_PDU_OCTETS, Endpoints, listening
 
 from .sockets import LINGER_MS, QUEUE, cannot_be_bound, free_path
 
@@ -74,6 +74,7 @@ class ZmqSockets:
         file = free_path(endpoint)
         bound = self._context.socket(kind)
         bound.set_hwm(QUEUE)
+        bound.maxmsgsize = MAX_PDU_OCTETS  # of any program that reaches the endpoint
         if lossless:
             bound.setsockopt(zmq.XPUB_NODROP, 1)
         if kind == zmq.SUB:

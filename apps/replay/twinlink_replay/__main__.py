@@ -19,6 +19,7 @@ from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys
 from twinlink.measure.ledger import Ledger
 from twinlink.prbs import format_prbs
+from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
 
 from . import companion, grc
@@ -112,7 +113,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
-        link.receiver("control-result", handler=partial(_take, twin.result, ledger))
+        link.receiver("control-result", handler=partial(_take, twin.result, ledger), max_payload=MAX_SIGNED_OCTETS)
         link.receiver(SENSING, handler=partial(_take, twin.sensing, ledger))
         with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, ledger.received if ledger else None) as flowgraph:
             pulse = Pulse()

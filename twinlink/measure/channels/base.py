@@ -15,6 +15,7 @@ from ...protocol.frames import (
     DATA_WORD,
     HEADER,
     HEADER_OCTETS,
+    MAX_PAYLOAD,
     Kind,
     ack_body,
     parse_ack,
@@ -29,6 +30,7 @@ FLOW = "sweep"
 TRAFFIC, ACK = f"traffic/{FLOW}".encode(), f"ack/{FLOW}".encode()
 TICK_S = 0.02  # the longest that a receive may block in its library
 PROBE_S = 0.05  # between two unanswered probes
+MAX_FRAME = HEADER_OCTETS + MAX_PAYLOAD  # of any program that connects: the links of a sweep know no peers
 UNANSWERED = 2  # messages in a row, after which the peer is lost
 
 _time_ns, _monotonic_ns = time.time_ns, time.monotonic_ns

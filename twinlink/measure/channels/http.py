@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from ...transports import Endpoint
-from .base import ACK, TRAFFIC, PeerLost
+from .base import ACK, MAX_FRAME, TRAFFIC, PeerLost
 from .loop import LoopThread
 from .polled import ANSWER_S, PolledChannel
 
@@ -49,7 +49,7 @@ class HttpChannel(PolledChannel):
             self._loop.run(self._listen())
 
     async def _listen(self) -> None:
-        application = web.Application(client_max_size=0)  # 0: no limit
+        application = web.Application(client_max_size=MAX_FRAME)
         for topic in (TRAFFIC, ACK):
             application.router.add_post(f"/{topic.decode()}", self._on_post)
         application.router.add_get(f"/{TRAFFIC.decode()}", self._on_get)

@@ -13,6 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from ...process.guarded_thread import GuardedThread
+from .base import MAX_FRAME
 
 
 class Hub:
@@ -37,7 +38,7 @@ class Hub:
 
 async def main(host: str, port: int) -> None:
     """Serve for ever."""
-    async with serve(Hub().serve, host, port, compression=None, max_size=None, ping_interval=None) as server:
+    async with serve(Hub().serve, host, port, compression=None, max_size=MAX_FRAME, ping_interval=None) as server:
         print("listens", flush=True)
         await server.serve_forever()
 

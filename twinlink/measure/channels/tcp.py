@@ -9,7 +9,7 @@ from typing import Any
 
 from ...process.guarded_thread import GuardedThread
 from ...protocol.frames import HEADER_OCTETS
-from .base import TICK_S, PeerLost, RawChannel
+from .base import MAX_FRAME, TICK_S, PeerLost, RawChannel
 
 BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its default 1 MB takes several round trips
 SEND_S = 5.0  # a peer that takes nothing for this long is lost
@@ -96,6 +96,9 @@ class TcpChannel(RawChannel):
             have = self._end - self._first
             if have >= HEADER_OCTETS:
                 needed = HEADER_OCTETS + _LENGTH.unpack_from(self._buffer, self._first + 4)[0]
+                if needed > MAX_FRAME:
+                    self._socket.close()
+                    raise PeerLost(f"the peer announced a frame of {needed} octets: {MAX_FRAME} are the most")
                 if have >= needed:
                     first = self._first
                     self._first += needed

@@ -15,14 +15,14 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 from ...process.guarded_thread import GuardedThread
 from ...process.ip_address import family_of
-from .base import TICK_S, PeerLost, RawChannel
+from .base import MAX_FRAME, TICK_S, PeerLost, RawChannel
 
 SEND_S = 5.0  # a peer that takes nothing for this long is lost
 CLOSE_S = 0.5
-# No compression, as the payloads are zeros; no pings; no limit of 1 MiB, the default, as payloads go to 16 MiB.
+# No compression, as the payloads are zeros; no pings; not the default limit of 1 MiB, as payloads go to 16 MiB.
 SETTINGS: dict[str, Any] = {
     "compression": None,
-    "max_size": None,
+    "max_size": MAX_FRAME,
     "ping_interval": None,
     "close_timeout": CLOSE_S,
 }

@@ -6,7 +6,7 @@ import zmq
 
 from ...process.malloc import keep_freed_memory
 from ...transports.zeromq import ZeromqOptions
-from .base import TICK_S, RawChannel
+from .base import MAX_FRAME, TICK_S, RawChannel
 
 COPY_BELOW = 65536  # octets; below it a copy is quicker than shared memory
 
@@ -35,6 +35,7 @@ class ZeromqChannel(RawChannel):
         options = ZeromqOptions()
         made.setsockopt(zmq.LINGER, 0)
         made.setsockopt(zmq.IPV6, int(":" in self.endpoint.host))
+        made.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME)
         made.setsockopt(zmq.SNDHWM, options.send_hwm)
         made.setsockopt(zmq.RCVHWM, options.receive_hwm)
         made.setsockopt(zmq.HEARTBEAT_IVL, options.heartbeat_ms)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...message import Message
 from ...sync import Sync, Thresholds
+from ..frames import MAX_PAYLOAD
 from ..rangeset import RangeSet
 from .reorder_buffer import ReorderBuffer
 from .sequence import SequenceTracker
@@ -115,9 +116,10 @@ class ReceiveFlow:
         handler: gets each message; without one they wait in ``queue``.
         streams: by epoch.
         named_by: the peer that named it first; 0: a node that had not said hello, or this side.
-        watched: whether the age of what arrives matters: it has a limit, or ``sync``.
+        watched: whether each message is to be looked at: its age or length has a limit, or the flow has ``sync``.
+        max_payload: octets of the longest payload that the application takes; what is longer is rejected.
         stale: what was too old on arrival.
-        rejected: messages of the flow while it was unclaimed, and there was no room to hold them.
+        rejected: messages that were too long, or came while the flow was unclaimed, and there was no room to hold them.
     """
 
     def __init__(self, flow: str) -> None:
@@ -129,6 +131,7 @@ class ReceiveFlow:
         self.named_by = 0
         self.watched = False
         self.max_age_ns: int | None = None
+        self.max_payload = MAX_PAYLOAD
         self.sync: Sync | None = None
         self.stale = UnreportedRanges()
         self.rejected = UnreportedRanges()
@@ -156,10 +159,14 @@ class ReceiveFlow:
         stream = self.streams[epoch] = PeerStream(epoch, node, first, repairs)
         return stream
 
-    def limit_age(self, max_age_ns: int) -> None:
-        """From now on what is older on arrival is not delivered."""
-        self.max_age_ns = max_age_ns
-        self.watched = True
+    def subscribe(self, max_age: float | None, max_payload: int | None) -> None:
+        """From now on messages are delivered, but not what is older on arrival (in s), or longer; None: as before."""
+        if max_age is not None:
+            self.max_age_ns = int(max_age * 1e9)
+        if max_payload is not None:
+            self.max_payload = max_payload
+        self.watched |= max_age is not None or max_payload is not None
+        self.subscribed = True
 
     def watch(self, thresholds: Thresholds) -> Sync:
         """How fresh and complete the flow is, from the first call on; later calls' ``thresholds`` are not heeded."""

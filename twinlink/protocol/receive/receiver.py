@@ -8,6 +8,7 @@ from ..context import Calls, Context
 from ..fragmentation import FragmentReassembler, FrameTooLong
 from ..frames import (
     HEADER_OCTETS,
+    MAX_PAYLOAD,
     MAX_SEQUENCE,
     RETRANSMIT_WORD,
     Frame,
@@ -26,6 +27,7 @@ from .delivery_checks import AgeFilter, GapReporter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
 from .flows import FlowTable
 from .nak import SelectiveRepeat
+from .payload_limit import PayloadLimit
 from .reorder_buffer import ReorderBuffer
 from .unclaimed import UnclaimedLimiter
 from .window import ReceiveWindow
@@ -79,6 +81,9 @@ class MessageReceiver:
         held_octets = min(max(window - limits.max_payload, window // 8), UNCLAIMED_OCTETS)
         self._unclaimed = UnclaimedLimiter(
             context, self.flows, held_octets, self._understands_rejection, self._gap_reporter, self._repair, self.acks
+        )
+        self._payload_limit = PayloadLimit(
+            peer_manager, self._flow_table, self._repair, self._window, self._unclaimed, limit_counters
         )
 
     # The path of a message
@@ -218,6 +223,9 @@ class MessageReceiver:
         in_bulk: bool,
     ) -> None:
         payload, _, sequence, _, _, sent_ns, received_ns = message
+        if len(payload) > receive_flow.max_payload:
+            self._payload_limit.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
+            return
         if (
             not receive_flow.subscribed
             and not self._unclaimed.admit(len(payload))
@@ -268,9 +276,10 @@ class MessageReceiver:
         """Take in a fragment; returns the frame that it completes.  ``known``: it is from a peer."""
         receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         try:
-            received = self._reassembler.receive(topic, fragment, known)
+            most = MAX_PAYLOAD if receive_flow is None else receive_flow.max_payload
+            received = self._reassembler.receive(topic, fragment, known, most)
         except FrameTooLong as error:
-            self._skip_too_long(receive_flow, ack_topic, epoch, error.args[0])
+            self._payload_limit.on_first_fragment(receive_flow, ack_topic, epoch, error.args[0], sent_ns)
             return None
         if isinstance(received, memoryview):
             return received
@@ -278,15 +287,6 @@ class MessageReceiver:
             progress = self.acks.fragment_progress(epoch, sent_ns, received, self._context.now_ns)
             self._context.outbox.append((ack_topic, progress))
         return None
-
-    def _skip_too_long(self, receive_flow: ReceiveFlow | None, ack_topic: bytes, epoch: int, sequence: int) -> None:
-        """A message that is longer than this side takes is a gap."""
-        self._limit_counters.exceeded("max_payload")
-        if receive_flow is None or self._peer_manager.find(epoch) is None or sequence > MAX_SEQUENCE:
-            return
-        stream = receive_flow.streams.get(epoch) or self._flow_table.add_stream(receive_flow, epoch, sequence)
-        if stream.repairs:  # else what comes next shows the gap
-            self._repair.skip(receive_flow, ack_topic, stream, sequence)
 
     def on_abandoned(self, topic: bytes, frame: Frame, epoch: int, next_to_send: int) -> None:
         """Take in that messages will not come; without ranges it is a probe."""

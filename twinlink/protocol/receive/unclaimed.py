@@ -74,7 +74,7 @@ class UnclaimedLimiter:
                 return False
             if sequence not in stream.rejected:
                 stream.rejected.add(sequence, sequence + 1)
-                if not stream.repairs and len(stream.rejected) > MAX_GAPS:  # no nak is going to name them
+                if len(stream.rejected) > MAX_GAPS:  # no nak has room for so many
                     stream.rejected.drop_first_range()
                 if sequence not in stream.tracker.missing:  # else a gap has named it
                     self._count(receive_flow, stream, sequence)

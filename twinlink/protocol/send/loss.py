@@ -20,7 +20,7 @@ REASONS = {
 
 NO_PEER = "no peer was up"
 NOT_ACKED = "it was not acknowledged within two seconds, and the flow does not repair"
-NOT_TAKEN = "the peer's application takes nothing on this flow"
+NOT_TAKEN = "the peer's application takes nothing on this flow, or nothing so long"
 
 
 Loss = tuple[int, int, str, frozenset[int]]  # first, end, reason, epochs of the peers that owed an ack

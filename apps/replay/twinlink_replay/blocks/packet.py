@@ -297,11 +297,11 @@ class PacketQueue:
     def _fill(self, packet: Packet, gap: int) -> None:
         if not self._last_length:
             packet.make_samples(None)
-        length = self._last_length or len(packet.samples)
+        zeros = np.zeros(self._last_length or len(packet.samples), np.complex64)  # one for all: they may be many
         for sequence in range(packet.sequence - min(gap, MAX_FILL), packet.sequence):
             self._waiting.append(
                 Packet(
-                    np.zeros(length, np.complex64),
+                    zeros,
                     sequence,
                     packet.epoch,
                     packet.time_ns,

@@ -8,7 +8,8 @@ Rules:
 3. When no PRB is needed any more, an empty list is sent.
 4. A rejected list is not repeated before `RETRY_NS`, unless it changes; before `SYNC_RETRY_NS`, if it was rejected
    because the gNB's side saw this twin out of sync.  A list that the gNB's side cleared is requested again.  A
-   rejection for its signature changes nothing: a forgery may have caused it, or a copy of the list.
+   rejection for its signature changes nothing: a forgery may have caused it, or a copy of the list.  What was rejected
+   unread, for another reason, counts as the list that was requested last.
 5. Without new records, or while they are stale, no list is requested or renewed, and a block ends by its validity.  Out
    of sync, the block is withdrawn (`withdraw`).
 """
@@ -19,7 +20,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
@@ -42,7 +43,8 @@ class Controller:
 
     Args:
         n_prbs: PRBs of a record.
-        session: unique among the twins; part of each block's id, because the exporter answers to all twins.
+        session: unique among the twins; part of each block's id, because the exporter answers to all twins.  The
+            epoch of the link, or its first digits.
         validity_ms: validity of a block in ms.
         protected: PRBs that are never requested.
         enabled: False to observe only.
@@ -59,6 +61,7 @@ class Controller:
         first_prb: int = 0,
     ) -> None:
         self._prefix = f"prb-block-{session}-"
+        self._unread = f"{UNREAD}{session}"
         self._validity_ms = validity_ms
         self._first_prb = first_prb
         self._protected = protected
@@ -105,7 +108,8 @@ class Controller:
 
     def result(self, result: PrbBlockResult) -> None:
         """Take in the result of a block, of this twin or another one."""
-        if self._requested is None or result.id != self._requested.id:
+        unread = result.id.startswith(self._unread)
+        if self._requested is None or not (result.id == self._requested.id or unread):
             return
         if result.status == "rejected" and result.reason.partition(":")[0] not in get_args(SignatureRule):
             self._retry_ns = SYNC_RETRY_NS if result.reason.startswith("sync:") else RETRY_NS
@@ -114,7 +118,7 @@ class Controller:
 
     def is_own(self, result: PrbBlockResult) -> bool:
         """Whether the result is of a block of this twin."""
-        return result.id.startswith(self._prefix)
+        return result.id.startswith((self._prefix, self._unread))
 
     def shows_another_twin(self, result: PrbBlockResult) -> bool:
         """Whether the result shows that another twin holds the block."""
