@@ -157,6 +157,11 @@ class ConnectionGuard:
             last = max((one for one in self._guarded.values() if one.tcp.peer[0] == host), key=lambda one: one.opened)
             self._end(last, now, "connections", "was one too many")
 
+    def end(self, fd: int, now: float, option: str, reason: str) -> None:
+        """End a connection for a limit that the caller keeps; ``reason`` as `EndReports.add` takes it."""
+        if one := self._guarded.get(fd):
+            self._end(one, now, option, reason)
+
     def _end_and_penalise(self, one: Guarded, now: float, option: str, reason: str) -> None:
         self._penalties = {host: times for host, times in self._penalties.items() if now < times[0]}
         self._penalties[one.tcp.peer[0]] = now + PENALTY_S, now + SLOT_S

@@ -11,6 +11,7 @@ import struct
 import sys
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 TCP_INFO_OCTETS = 152
@@ -39,7 +40,7 @@ class TcpConnection:
     def __init__(self, fd: int) -> None:
         """Raises OSError if this is no connected TCP socket."""
         self.fd = fd
-        with _borrowed(fd) as one:
+        with borrowed(fd) as one:
             one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)  # first: other kinds have no port
             self.peer = one.getpeername()
             self.port = one.getsockname()[1]  # this side's
@@ -52,7 +53,7 @@ class TcpConnection:
 
     def counters(self) -> Counters:
         """What has passed it.  Raises OSError once it is closed."""
-        with _borrowed(self.fd) as one:
+        with borrowed(self.fd) as one:
             self._check(one)
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
             acked, received = ACKED_RECEIVED.unpack_from(info, ACKED_AT)
@@ -81,8 +82,17 @@ def tcp_counters_available() -> bool:
     return sys.platform == "linux"
 
 
+def descriptors() -> list[int]:
+    """The open files of this process; none if no descriptor is free to find out."""
+    try:
+        return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    except OSError:
+        return []
+
+
 @contextlib.contextmanager
-def _borrowed(fd: int) -> Iterator[socket.socket]:
+def borrowed(fd: int) -> Iterator[socket.socket]:
+    """The socket with this descriptor, which stays open.  Raises OSError if it is none."""
     one = socket.socket(fileno=fd)
     try:
         yield one

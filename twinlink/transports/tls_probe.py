@@ -20,6 +20,7 @@ WITHIN_S = 0.8  # a Zenoh listener ends a connection from which it has read noth
 # A listener refuses a certificate of TLS 1.3 after the handshake, which may take a while.  One that accepts it sends
 # tickets at once (RFC 8446 section 4.6.1).
 ANSWER_S, LOOK_S = 0.8, 0.02
+AGAIN_S = 0.1  # a listener of TLS says why it ends a handshake, unless it ends itself: then it does so once
 ROUND_TRIPS = 8  # within which a listener of TLS has answered, unless it is busy
 # A plain Zenoh listener takes the beginning of a handshake for the length of a message, and waits for the rest of it.
 # It answers what is no message.  A busy listener of TLS does not.
@@ -77,11 +78,16 @@ def probe(
             context.load_verify_locations(cadata=roots.decode())
         if pair is not None:
             context.load_cert_chain(*pair)
-        connection = connect(host, port, WITHIN_S)
+        for pause_s in (AGAIN_S, 0):
+            connection = connect(host, port, WITHIN_S)
+            with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
+                found = _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names, hosts)))
+            if found is not None:
+                return found
+            time.sleep(pause_s)
     except OSError:  # of a file, too: that is reported elsewhere
         return Finding(Outcome.UNKNOWN)
-    with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
-        return _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names, hosts)))
+    return Finding(Outcome.NO_TLS)
 
 
 def _is_of(der: bytes, names: Collection[str], hosts: Collection[str]) -> bool:
@@ -92,12 +98,13 @@ def _is_of(der: bytes, names: Collection[str], hosts: Collection[str]) -> bool:
     return found is not None and (found.name in names or not {found.name, *found.hosts}.isdisjoint(hosts))
 
 
-def _handshake(connection: ssl.SSLSocket, trusts: Callable[[bytes], bool]) -> Finding:
+def _handshake(connection: ssl.SSLSocket, trusts: Callable[[bytes], bool]) -> Finding | None:
+    """None: the listener has ended the connection without an answer."""
     try:
         try:
             connection.do_handshake()
-        except (ssl.SSLEOFError, ConnectionResetError):  # a listener of TLS says why it ends a handshake
-            return Finding(Outcome.NO_TLS)
+        except (ssl.SSLEOFError, ConnectionResetError):
+            return None
         certificate = connection.getpeercert(binary_form=True)
         if certificate is None or not trusts(certificate):
             return Finding(Outcome.REFUSED_HERE)
