@@ -80,9 +80,9 @@ def test_idle_strangers_do_not_reach_a_zenoh_session(endpoint: str, tmp_path: Pa
         session = transport._session
         with strangers(endpoint, b""):
             time.sleep(0.3)
-        deliver(peer, listener, "d")
-        assert transport._session is session
-        assert not listener.stats()["limits_exceeded"]
+            deliver(peer, listener, "d")
+            assert transport._session is session
+            assert not listener.stats()["limits_exceeded"]
 
 
 def test_a_handshake_that_does_not_go_on_is_ended(endpoint: str, tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""A filter of a listening socket: a connection is accepted when its first octets come, and not before.
+"""A filter of a listening socket: a connection is accepted when its first octets come, or its end, and not before.
 
 The kernel keeps what has sent nothing as a half-open connection, which costs it 300 octets for a minute and this
 process nothing.  It sends octets later as any other does, and is accepted then.  TCP_DEFER_ACCEPT would accept it when
-it ends, when its time is over, and when the queue of half-open connections is full.
+its time is over, and when the queue of half-open connections is full.
 
 An accepted socket inherits the filter (socket(7), SO_ATTACH_FILTER).  Until `detach`, it gets acknowledgements with
-data only, and its end late; the peer sends both again.
+data only.  The end of a connection passes: else the peer could not close its socket.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from .tcp_connection import borrowed, descriptors
 
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
 INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter: code, jump if true, jump if false, k
-SYN_OR_RST = 0x06  # of the flags, octet 13 of the TCP header (RFC 9293 section 3.1); its length is in octet 12
+FIN_SYN_RST = 0x07  # of the flags, octet 13 of the TCP header (RFC 9293 section 3.1); its length is in octet 12
 PROGRAM = b"".join(
     INSTRUCTION.pack(*one)
     for one in (
         (0x30, 0, 0, 13),  # A = flags
-        (0x45, 6, 0, SYN_OR_RST),  # a connection that begins or is reset: pass
+        (0x45, 6, 0, FIN_SYN_RST),  # a connection begins or ends: pass
         (0x30, 0, 0, 12),  # A = data offset in words, in the upper four bits
         (0x74, 0, 0, 2),  # A >>= 2
         (0x54, 0, 0, 0x3C),  # A &= 0x3c: octets of the header

@@ -38,13 +38,13 @@ class ZenohBacklog:
     def __init__(self, where: str, port: int, handshake_s: float, ended: Counter[str]) -> None:
         self.is_long = False
         self._where, self._port, self._handshake_s, self._ended = where, port, handshake_s, ended
-        self._opened_s = self._look_at = 0.0
+        self._long_s, self._look_at = -BUSY_S, 0.0  # when it was long
         self._up: set[int] = set()  # inodes of the sockets over which peers are or were up
         self._begun: dict[int, float] = {}  # when a handshake was first seen, by the inode of its socket
 
     def on_opened(self) -> None:
         """There is another session."""
-        self._opened_s, self.is_long = time.monotonic(), False
+        self.is_long = False
 
     def check(self, addresses: frozenset[str]) -> list[int]:
         """Look at all; returns the descriptors of those whose handshake takes too long.
@@ -67,8 +67,8 @@ class ZenohBacklog:
                 if now - begun[inode] > self._handshake_s:
                     late.append(fd)
         self._up, self._begun = up, begun
-        if failed > MOST and not self.is_long and now - self._opened_s > (BUSY_S if addresses else ALONE_S):
-            self.is_long = True
+        if failed > MOST and not self.is_long and now - self._long_s > (BUSY_S if addresses else ALONE_S):
+            self.is_long, self._long_s = True, now
             self._ended["handshakes"] += failed
             logger.warning(
                 "%s: %d connections failed in the handshake, and keep new peers out: it listens anew, and the peers "
