@@ -85,11 +85,11 @@ class ConnectionGuard:
     def __post_init__(self) -> None:
         self._reports = EndReports(self.where, self.ended)
 
-    def opened(self, fd: int, now: float) -> None:
-        """The driver has a connection with this descriptor."""
+    def opened(self, fd: int, now: float, tcp: TcpConnection | None = None) -> None:
+        """The driver has a connection with this descriptor; ``tcp``: it, where it is known."""
         self._guarded.pop(fd, None)
         with contextlib.suppress(OSError):  # it has ended already
-            self._guarded[fd] = self._account(TcpConnection(fd), now)
+            self._guarded[fd] = self._account(tcp or TcpConnection(fd), now)
 
     def admits(self, host: str, now: float) -> bool:
         """Whether another connection of this host may complete its handshake."""

@@ -40,6 +40,7 @@ from .mqtt_client import (
     hang_up,
     is_marked,
     make_client,
+    own_address,
     subscribe,
 )
 from .mqtt_private_broker import AROUND_A_FRAME, PrivateBroker
@@ -113,7 +114,7 @@ class MqttTransport(Transport):
         return MqttIdentity(self.identity, self.listening, self.options.private_broker)
 
     def _start_broker(self) -> PrivateBroker:
-        return PrivateBroker(self.endpoint, self.max_frame, self._authentication)
+        return PrivateBroker(self, self._authentication)
 
     def _make_client(self) -> Client:
         host = self.endpoint.host.strip("[]")
@@ -351,6 +352,7 @@ class MqttTransport(Transport):
         else:
             for refusal in self.broker.take_refusals():
                 self.refusals.add(refusal)
+            self.broker.guard(own_address(self._client))
         authentication = self._authentication
         if authentication is None:
             return
