@@ -19,6 +19,7 @@ from .mqtt_limit import PACKET_TOO_LARGE
 
 FILTERS = ("ack/+", "traffic/+")
 MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: unacknowledged messages per direction
+ASKED_AT_ONCE = 4  # with QoS 0: messages with QoS 1 of which the broker may not have acknowledged any
 SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a disconnected client
 READ_PACKETS = 64  # in a row that are for the other side, before other threads get their turn
 # Of a PUBLISH besides the frame, at most: fixed header 5, topic 2 + 71 (``traffic/`` and 63), packet identifier 2,
