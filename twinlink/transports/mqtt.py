@@ -207,10 +207,7 @@ class MqttTransport(Transport):
             client.disconnect()
 
     def _subscribed(self, client: Client, userdata: Any, number: int, reasons: list[Any], properties: Any) -> None:
-        refused = {one: reason for one, reason in zip(self._filters, reasons, strict=False) if reason.is_failure}
-        if refused:
-            why = ", ".join(dict.fromkeys(map(str, refused.values())))
-            self._problem.on_refused(f"does not let us subscribe to {', '.join(refused)}: {why}", lasts=True)
+        self._problem.on_suback(dict(zip(self._filters, reasons, strict=False)))
 
     def _disconnected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         self._up = False

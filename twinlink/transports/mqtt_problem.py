@@ -76,6 +76,13 @@ class MqttProblem:
             self.on_refused("permits no wildcards in subscriptions, which a link needs: use another broker", lasts=True)
         return min(qos, int(most))
 
+    def on_suback(self, reasons: dict[str, Any]) -> None:
+        """The broker has answered a SUBSCRIBE, with these reason codes by filter."""
+        refused = {one: str(reason) for one, reason in reasons.items() if reason.is_failure}
+        if refused:
+            why = ", ".join(dict.fromkeys(refused.values()))
+            self.on_refused(f"does not let us subscribe to {', '.join(refused)}: {why}", lasts=True)
+
     def on_refused(self, what: str, lasts: bool = False) -> None:
         """The broker refuses something; ``what`` says it with its reason, ``lasts``: until the next connection."""
         self._refusal = f"{self._where} {what}", math.inf if lasts else time.monotonic() + RECENT_S

@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from ..process.listener_probe import ends_at_once
 from ..process.resolver import connect
 
 WITHIN_S = 0.8  # a Zenoh listener ends a connection from which it has read nothing for a second
@@ -78,16 +79,21 @@ def probe(
             context.load_verify_locations(cadata=roots.decode())
         if pair is not None:
             context.load_cert_chain(*pair)
-        for pause_s in (AGAIN_S, 0):
+        for is_again in (False, True):
             connection = connect(host, port, WITHIN_S)
+            if is_again and ends_at_once(connection):  # for its number, not for what it has received
+                connection.close()
+                break
             with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
                 found = _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names, hosts)))
             if found is not None:
                 return found
-            time.sleep(pause_s)
+            time.sleep(0 if is_again else AGAIN_S)
+        else:
+            return Finding(Outcome.NO_TLS)
     except OSError:  # of a file, too: that is reported elsewhere
-        return Finding(Outcome.UNKNOWN)
-    return Finding(Outcome.NO_TLS)
+        pass
+    return Finding(Outcome.UNKNOWN)
 
 
 def _is_of(der: bytes, names: Collection[str], hosts: Collection[str]) -> bool:
