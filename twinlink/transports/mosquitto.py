@@ -51,7 +51,6 @@ CONFIGURATION = """
 set_tcp_nodelay {no_delay}
 persistence false
 max_inflight_messages 0
-max_inflight_bytes 0
 max_queued_messages 0
 max_packet_size {max_packet}
 sys_interval 0
@@ -73,8 +72,8 @@ class BrokerLimits:
     Attributes:
         connections: on each of its addresses.
         keepalive_s: a client that is silent for 1.5 times as long is disconnected, whatever it asks for.
-        queued_octets: for a client that keeps its session while it is away, or acknowledges nothing with QoS 1 or 2.
-            The link retransmits what is dropped beyond.
+        queued_octets: of a client with QoS 1 or 2: in flight, and as many that wait, also while it is away and keeps
+            its session.  The link retransmits what is dropped beyond.
         memory_octets: the last resort, before the system ends programs.
     """
 
@@ -87,7 +86,8 @@ class BrokerLimits:
     def lines(self) -> str:
         """For the configuration.  Retained messages would stay for good, and no link needs one."""
         return (
-            f"max_keepalive {max(self.keepalive_s, LEAST_KEEPALIVE_S)}\nmax_queued_bytes {self.queued_octets}\n"
+            f"max_keepalive {max(self.keepalive_s, LEAST_KEEPALIVE_S)}\n"
+            f"max_inflight_bytes {self.queued_octets}\nmax_queued_bytes {self.queued_octets}\n"
             f"memory_limit {self.memory_octets}\nretain_available false"
         )
 
@@ -154,7 +154,7 @@ class Mosquitto:
                     security=self._security(self._directory) if self._security else "allow_anonymous true",
                     no_delay=str(no_delay).lower(),
                     log_connections=str(limits is not None).lower(),
-                    limits=limits.lines if limits is not None else "max_queued_bytes 0",
+                    limits=limits.lines if limits is not None else "max_inflight_bytes 0\nmax_queued_bytes 0",
                 )
             )
             self._log = (self._directory / "log").open("a+b")
