@@ -1,13 +1,19 @@
 """What a link says that meets no peer: the reason where one can be found, and what to do."""
 
+import contextlib
+import resource
 import socket
 import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 import zenoh
 import zmq
 
 import twinlink
+from tests.identity.nodes import make_pair, needs_mosquitto
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import drain
 from twinlink.transport_options import TransportName
@@ -104,3 +110,65 @@ def test_the_listener_reports_no_peer_of_its_own_transport(transport: TransportN
             with twinlink.open(transport, connect=at) as peer:
                 peer.wait_ready(patience())
         assert link.stats()["malformed"] == {}
+
+
+@pytest.mark.parametrize("transport", REAL)
+def test_a_cause_on_this_host_is_named_and_no_firewall(transport: TransportName, tmp_path: Path) -> None:
+    """No descriptor is free, or no route leads there: neither depends on the other side."""
+    with twinlink.open(transport, connect=free_endpoint()) as link, ExitStack() as opened:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    opened.enter_context((tmp_path / "file").open("a"))
+            with pytest.raises(twinlink.PeerTimeout) as raised:
+                link.wait_ready(0.1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "this host has no descriptor free" in str(raised.value)
+    assert "firewall" not in str(raised.value)
+
+
+@pytest.mark.parametrize("transport", REAL)
+def test_a_listener_that_ends_each_connection_at_once_is_named(transport: TransportName) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def end() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=end, daemon=True).start()
+        assert "ends each connection at once" in said(transport, f"tcp/127.0.0.1:{server.getsockname()[1]}")
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@needs_mosquitto
+def test_a_broker_at_its_limit_sends_no_one_to_repair_keys(tmp_path: Path, endpoint: str) -> None:
+    twin, gnb = make_pair(tmp_path)
+    port = int(endpoint.rsplit(":", 1)[1])
+    with (
+        twinlink.open("mqtt", listen=endpoint, identity=twin.folder, connections=8, handshakes=8) as listener,
+        ExitStack() as opened,
+    ):
+        transport: Any = listener._transport
+        transport.broker._guard.close()  # which would end idle connections
+        for _ in range(30):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        link = opened.enter_context(twinlink.open("mqtt", connect=endpoint, identity=gnb.folder))
+        with pytest.raises(twinlink.PeerTimeout) as raised:
+            link.wait_ready(2.5)
+    assert "ends each connection at once" in str(raised.value)
+    assert "key" not in str(raised.value)
+
+
+def test_a_listener_names_its_own_limits() -> None:
+    at = free_endpoint(2)
+    port = int(at.rsplit(":", 1)[1])
+    with twinlink.open("zeromq", listen=at, handshakes=2) as link, ExitStack() as opened:
+        for _ in range(6):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        wait_until(lambda: link.stats()["limits_exceeded"].get("handshakes"))
+        with pytest.raises(twinlink.PeerTimeout, match=r"ended connections for its limits \(handshakes \d+\)"):
+            link.wait_ready(0.1)

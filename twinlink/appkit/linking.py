@@ -33,7 +33,7 @@ LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
 LOOK_S = 0.1  # how often a wait checks whether the end was requested
 _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within this time
-_CONNECT_S = 2.0  # for resolving a name, and for each address
+CONNECT_S = 2.0  # for resolving a name, and for each address
 
 
 def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str, host: str | None = None) -> None:
@@ -212,7 +212,7 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
 def connection_problem(connect: str) -> str | None:
     """The system's message why no TCP connection to an endpoint can be made, or None if it can."""
     target = Endpoint.parse(connect)
-    return probe(target.host, target.port, _CONNECT_S).problem
+    return probe(target.host, target.port, CONNECT_S).problem
 
 
 class Watch:

@@ -22,11 +22,12 @@ from typing import Literal
 import twinlink
 from twinlink.process import cgroups
 from twinlink.process.ip_address import listening_socket
+from twinlink.process.listener_probe import probe
 from twinlink.process.ports import free_ports
 from twinlink.process.resolver import listen_addresses
 from twinlink.transports import Endpoint, transport_class, transport_name
 
-from ..appkit.linking import connection_problem
+from ..appkit.linking import CONNECT_S, connection_problem
 
 _Status = Literal["ok", "warn", "fail"]
 
@@ -190,12 +191,13 @@ def ports(listen: str, given: bool) -> Iterator[Row]:
 
 def peer(connect: str) -> Iterator[Row]:
     """Whether a listener accepts connections at the endpoint."""
-    problem = connection_problem(connect)
-    if problem:
-        advice = "start the listener first, and check the address, routes and firewalls"
-        yield Row("peer", "fail", f"{connect}: {problem}", advice)
+    target = Endpoint.parse(connect)
+    found = probe(target.host, target.port, CONNECT_S)
+    if found.problem:
+        advice = found.advice or "start the listener first, and check the address, routes and firewalls"
+        yield Row("peer", "fail", f"{connect}: {found.problem}", advice)
         return
-    text, target = f"{connect} accepts connections", Endpoint.parse(connect)
+    text = f"{connect} accepts connections"
     if target.port == 65535:
         text += "; ZeroMQ also needs the next port, and there is none"
     elif behind := connection_problem(f"tcp/{target.host}:{target.port + 1}"):

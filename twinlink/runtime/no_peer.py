@@ -68,7 +68,9 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
             f"no firewall closes {ports}"
         )
         hint = transport.why_alone() or check
-        if not transport.listening and name != "memory":  # there the endpoint is a name and no more
+        if transport.listening:
+            hint += _ended(transport, name)
+        elif name != "memory":  # there the endpoint is a name and no more
             hint = _unresolved(transport) or _listener(transport, name, hint)
     return PeerTimeout(f"no peer within {within_s:g} s, {where}: {hint}")
 
@@ -92,12 +94,32 @@ def _listener(transport: Transport, name: str, check: str) -> str:
     asked = [(one, probe(one.host, one.port, CONNECT_S, asks=True)) for one in reached]
     if all(found.problem for _, found in asked):
         problems = [f"{one}: {found.problem}" if len(asked) > 1 else f"{found.problem}" for one, found in asked]
-        return f"TCP says: {', '.join(problems)}; {check}"
+        known = next((found.advice for _, found in asked if found.advice), None)
+        return f"TCP says: {', '.join(problems)}; {known or check}"
     return _mismatch(name, next(found for _, found in asked if not found.problem)) or check
+
+
+def _ended(transport: Transport, name: str) -> str:
+    """What a listener has met that may have been a peer, as the end of a sentence."""
+    said = ""
+    if limits := {option: count for option, count in transport.limits_exceeded.items() if count}:
+        counts = ", ".join(f"{option} {count}" for option, count in sorted(limits.items()))
+        said += f"; this side has ended connections for its limits ({counts}): if they were peers, raise those options"
+    if transport.foreign_connections:
+        said += (
+            f"; {transport.foreign_connections} connections spoke another protocol: if they were peers, open both "
+            f"sides with transport {name!r}"
+        )
+    return said
 
 
 def _mismatch(name: str, found: Listener) -> str | None:
     """Where the program that listens speaks another protocol than this transport's."""
+    if found.ends:
+        return (
+            "what listens there ends each connection at once: it has reached a limit, which its log names, or a filter "
+            "of addresses keeps this host out"
+        )
     if found.protocol == name or name not in {*GREETS, "websocket", "zenoh"}:
         return None
     remedy = "open both sides with the same transport"

@@ -102,11 +102,11 @@ class ConnectionGuard:
     def __post_init__(self) -> None:
         self._reports = EndReports(self.where, self.ended, self.listening)
 
-    def opened(self, fd: int, now: float) -> None:
-        """The driver has a connection with this descriptor."""
+    def opened(self, fd: int, now: float, tcp: TcpConnection | None = None) -> None:
+        """The driver has a connection with this descriptor; ``tcp``: it, where it is known."""
         self._guarded.pop(fd, None)
         with contextlib.suppress(OSError):  # it has ended already
-            self._guarded[fd] = self._account(TcpConnection(fd), now)
+            self._guarded[fd] = self._account(tcp or TcpConnection(fd), now)
 
     def admits(self, host: str, now: float) -> bool:
         """Whether another connection of this host may complete its handshake."""
@@ -173,6 +173,11 @@ class ConnectionGuard:
             host = hosts.most_common(1)[0][0]
             last = max((one for one in self._guarded.values() if one.tcp.peer[0] == host), key=lambda one: one.opened)
             self._end(last, now, "connections", "was one too many")
+
+    def end(self, fd: int, now: float, option: str, reason: str) -> None:
+        """End a connection for a limit that the caller keeps; ``reason`` as `EndReports.add` takes it."""
+        if one := self._guarded.get(fd):
+            self._end(one, now, option, reason)
 
     def _end_and_penalise(self, one: Guarded, now: float, option: str, reason: str) -> None:
         self._penalties = {host: times for host, times in self._penalties.items() if now < times[0]}

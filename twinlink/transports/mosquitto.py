@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TransportError
@@ -23,6 +24,7 @@ LOG_OCTETS = 256 * 1024  # of its log, read at a time; a longer log is truncated
 START_S = 5.0  # it takes 0.01 s, on a busy machine longer
 STOP_S = 5.0  # likewise; its port is free when it has ended
 LOOK_S = 0.002
+LEAST_KEEPALIVE_S = 10  # that mosquitto takes as a limit
 SBIN = "/usr/sbin:/usr/local/sbin:/sbin"  # where it is installed, which is seldom on a user's PATH
 RUNNING = re.compile(r"mosquitto version \S+ running")
 FREE_PORT_TRIES = 3  # another program may take a free port before mosquitto does
@@ -30,6 +32,7 @@ FREE_PORT_TRIES = 3  # another program may take a free port before mosquitto doe
 # The broker's process is a child of this shell, which prints its process id, waits for it, and returns its exit code.
 LIFELINE = """
 exec 3<&0 </dev/null
+ulimit -S -n "$(ulimit -H -n)" 2>/dev/null
 directory=$1; shift
 "$@" >&2 3<&- & broker=$!
 echo "$broker"; exec >&2
@@ -48,12 +51,11 @@ CONFIGURATION = """
 set_tcp_nodelay {no_delay}
 persistence false
 max_inflight_messages 0
-max_inflight_bytes 0
 max_queued_messages 0
-max_queued_bytes 0
 max_packet_size {max_packet}
 sys_interval 0
-connection_messages {connections}
+connection_messages {log_connections}
+{limits}
 log_timestamp false
 log_dest stderr
 log_type error
@@ -61,6 +63,33 @@ log_type warning
 log_type notice
 log_type information
 """
+
+
+@dataclass(frozen=True)
+class BrokerLimits:
+    """What strangers may take of a broker: what its guard (`mqtt_broker_guard`) cannot see, mosquitto limits.
+
+    Attributes:
+        connections: on each of its addresses.
+        keepalive_s: a client that is silent for 1.5 times as long is disconnected, whatever it asks for.
+        queued_octets: of a client with QoS 1 or 2: in flight, and as many that wait, also while it is away and keeps
+            its session.  The link retransmits what is dropped beyond.
+        memory_octets: the last resort, before the system ends programs.
+    """
+
+    connections: int
+    keepalive_s: int
+    queued_octets: int = 64 * 1024 * 1024
+    memory_octets: int = 2 * 1024 * 1024 * 1024
+
+    @property
+    def lines(self) -> str:
+        """For the configuration.  Retained messages would stay for good, and no link needs one."""
+        return (
+            f"max_keepalive {max(self.keepalive_s, LEAST_KEEPALIVE_S)}\n"
+            f"max_inflight_bytes {self.queued_octets}\nmax_queued_bytes {self.queued_octets}\n"
+            f"memory_limit {self.memory_octets}\nretain_available false"
+        )
 
 
 class Mosquitto:
@@ -76,6 +105,7 @@ class Mosquitto:
         endpoint: Endpoint | None = None,
         *,
         max_packet: int = 17 * 1024 * 1024,
+        limits: BrokerLimits | None = None,
         no_delay: bool = True,
         prefix: Sequence[str] = (),
         security: Callable[[Path], str] | None = None,
@@ -85,6 +115,7 @@ class Mosquitto:
         Args:
             endpoint: where to listen; a free port of 127.0.0.1 if None.
             max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
+            limits: of what strangers may take; with them it logs connections.  None: there are no strangers.
             no_delay: TCP_NODELAY of its connections.
             security: writes files into a folder, and returns lines of the configuration; None: any client may connect.
             prefix: a command that executes the one that follows, such as ``("ip", "netns", "exec", "NAME")``.
@@ -97,7 +128,7 @@ class Mosquitto:
         for attempt in range(FREE_PORT_TRIES):
             self.endpoint = endpoint or Endpoint(HOST, free_ports())
             try:
-                self._start(max_packet, no_delay, prefix)
+                self._start(max_packet, limits, no_delay, prefix)
                 break
             except TransportError as error:
                 if endpoint or attempt == FREE_PORT_TRIES - 1 or "in use" not in str(error):
@@ -106,7 +137,7 @@ class Mosquitto:
                 folder = "; TMPDIR names a folder for temporary files" if isinstance(error, FileNotFoundError) else ""
                 raise TransportError(f"mosquitto cannot be started: {error}{folder}") from error
 
-    def _start(self, max_packet: int, no_delay: bool, prefix: Sequence[str]) -> None:
+    def _start(self, max_packet: int, limits: BrokerLimits | None, no_delay: bool, prefix: Sequence[str]) -> None:
         binary = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SBIN}")
         if binary is None:
             raise TransportError(
@@ -118,11 +149,12 @@ class Mosquitto:
             configuration = self._directory / "mosquitto.conf"
             configuration.write_text(
                 CONFIGURATION.format(
-                    listeners=_listeners(self.endpoint),
+                    listeners=_listeners(self.endpoint, limits.connections if limits is not None else -1),
                     max_packet=max_packet,
                     security=self._security(self._directory) if self._security else "allow_anonymous true",
                     no_delay=str(no_delay).lower(),
-                    connections=str(self._security is not None).lower(),
+                    log_connections=str(limits is not None).lower(),
+                    limits=limits.lines if limits is not None else "max_inflight_bytes 0\nmax_queued_bytes 0",
                 ),
                 errors="surrogateescape",  # names of files are any octets
             )
@@ -159,7 +191,7 @@ class Mosquitto:
         return self._shell.poll() is None
 
     def log(self) -> str:
-        """The first 100,000 octets of its log: errors and warnings, and with ``security`` also connections."""
+        """The first 100,000 octets of its log: errors and warnings, and with ``limits`` also connections."""
         return os.pread(self._log.fileno(), 100_000, 0).decode(errors="replace")
 
     def take_log(self) -> str:
@@ -186,11 +218,11 @@ class Mosquitto:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _listeners(endpoint: Endpoint) -> str:
+def _listeners(endpoint: Endpoint, connections: int) -> str:
     """One for each address of the host.  mosquitto takes ``::`` for IPv6 only, and no address for both families."""
     try:
         hosts = listen_addresses(endpoint.host)
     except OSError as error:
         raise TransportError(f"mosquitto cannot listen on {endpoint}: {error.strerror or error}") from error
     hosts = ["" if host == "::" else host for host in hosts]
-    return "\n".join(f"listener {endpoint.port} {host}" for host in hosts)
+    return "\n".join(f"listener {endpoint.port} {host}\nmax_connections {connections}" for host in hosts)

@@ -17,7 +17,6 @@ per message.  Connecting has a thread, since resolving a name and waiting for TC
 """
 
 import contextlib
-import logging
 import select
 import threading
 import time
@@ -33,7 +32,9 @@ from ..process.guarded_thread import GuardedThread
 from ..protocol.authentication import AuthenticatedPeer
 from ..protocol.frames import HELLO_TOPIC
 from .base import Frame, Transport, check_descriptors
+from .mqtt_broker_log import BrokerLog
 from .mqtt_client import (
+    ASKED_AT_ONCE,
     FILTERS,
     MAX_IN_FLIGHT,
     READ_PACKETS,
@@ -42,6 +43,7 @@ from .mqtt_client import (
     hang_up,
     is_marked,
     make_client,
+    own_address,
     subscribe,
 )
 from .mqtt_private_broker import AROUND_A_FRAME, PrivateBroker
@@ -59,8 +61,6 @@ FAREWELL_S = 0.3  # to send queued frames at close
 DESCRIPTORS = 12  # of files and sockets, including those for the start of a broker
 LOOK_S = 0.01
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # address of our own broker that listens on all interfaces
-
-logger = logging.getLogger("twinlink")
 
 
 class MqttTransport(Transport):
@@ -83,7 +83,8 @@ class MqttTransport(Transport):
         check_descriptors(DESCRIPTORS)
         options = self.options
         self._authentication = self._authenticated()
-        self._problem = MqttProblem(self.endpoint, self._authentication, self.refusals)
+        self._log = BrokerLog(self.endpoint)
+        self._problem = MqttProblem(self.endpoint, self._authentication, self.refusals, self._log)
         self._filters = FILTERS if self._authentication is None else tuple(f"+/{one}" for one in FILTERS)
         self._inbox: deque[tuple[bytes, Frame, AuthenticatedPeer | None]] = deque()
         self._lock = threading.Lock()  # paho's client belongs to one thread at a time
@@ -91,9 +92,10 @@ class MqttTransport(Transport):
         self._closing = threading.Event()
         self._up = False  # the broker has accepted us, and gets our subscriptions before our messages
         self._parted = False  # the broker has answered our UNSUBSCRIBE
-        self._warned = ""
         self._pause_s = max(options.reconnect_ms / 1000, LOOK_S)
-        self._publisher = Publisher(self, self._warn, self._authentication.prefix if self._authentication else "")
+        self._publisher = Publisher(
+            self, self._problem.on_refused, self._authentication.prefix if self._authentication else ""
+        )
         self._connect_timeout_s = options.connect_timeout_ms / 1000
         self._replaces_client = False  # it would publish again what the broker refuses
         self._reader = 0  # the thread that was in `receive` last
@@ -115,7 +117,7 @@ class MqttTransport(Transport):
         return MqttIdentity(self.identity, self.listening, self.options.private_broker)
 
     def _start_broker(self) -> PrivateBroker:
-        return PrivateBroker(self.endpoint, self.max_frame, self._authentication)
+        return PrivateBroker(self, self._authentication)
 
     def _make_client(self) -> Client:
         host = self.endpoint.host.strip("[]")
@@ -160,7 +162,7 @@ class MqttTransport(Transport):
             self._client.reconnect()
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             if self.listening and not self.broker:  # otherwise the listener may not have started yet
-                self._warn(f"cannot be reached, and is tried again: {getattr(error, 'strerror', error)}")
+                self._log.warn(f"cannot be reached, and is tried again: {getattr(error, 'strerror', error)}")
             return False
         if self._closing.is_set():
             hang_up(self._client)
@@ -183,30 +185,30 @@ class MqttTransport(Transport):
         try:
             self.broker = self._start_broker()
         except TransportError as error:
-            self._warn(f"has ended, and cannot be started again: {error}")
+            self._log.warn(f"has ended, and cannot be started again: {error}")
             raise
         if not has_new_keys:
-            self._warn("had ended, and was started again")
+            self._log.warn("had ended, and was started again")
 
     def _connected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         self._problem.on_connack(reason.value, str(reason))
         if reason.is_failure:
-            self._warn(f"refuses us: {reason}")
             return
         maximum = getattr(properties, "ReceiveMaximum", 0)  # absent: no limit but the range of packet identifiers
-        if self.options.qos and maximum != self._receive_maximum:
+        if (self.options.qos or 0 < maximum < ASKED_AT_ONCE) and maximum != self._receive_maximum:
             self._receive_maximum = maximum
             client.disconnect()  # paho accepts the number between two connections only
             return
-        subscribe(client, self.options.qos, self._filters)
-        self._warned = ""
-        self._up = True
-        self._publisher.on_connected(client, properties)
+        self._log.on_connected()
+        qos = self._problem.on_terms(properties, self.options.qos)
+        subscribe(client, qos, self._filters)
+        self._up = self._publisher.on_connected(client, properties, qos)
+        if not self._up:
+            self._replaces_client = True
+            client.disconnect()
 
     def _subscribed(self, client: Client, userdata: Any, number: int, reasons: list[Any], properties: Any) -> None:
-        for topic_filter, reason in zip(self._filters, reasons, strict=False):
-            if reason.is_failure:
-                self._warn(f"does not let us subscribe to {topic_filter}: {reason}")
+        self._problem.on_suback(dict(zip(self._filters, reasons, strict=False)))
 
     def _disconnected(self, client: Client, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         self._up = False
@@ -216,13 +218,7 @@ class MqttTransport(Transport):
         self._descriptor = None  # from now on another thread may connect
         self._readiness.wake()
         if told and not refused:
-            self._warn(f"disconnects us: {reason}")
-
-    def _warn(self, what: str) -> None:
-        """Log a warning, but not at every attempt."""
-        if what != self._warned:
-            self._warned = what
-            logger.warning("mqtt: the broker at %s %s", self.endpoint, what)
+            self._problem.on_refused(f"disconnects us: {reason}")
 
     # Sending
 
@@ -346,12 +342,16 @@ class MqttTransport(Transport):
         self._problem.on_hello(self.sender, hears_us)
         return False
 
+    def why_alone(self) -> str | None:
+        return self._problem.refusal
+
     def tick(self) -> None:
         if self.broker is None:
             self.authentication_problem = self._problem.find(self._up)
         else:
             for refusal in self.broker.take_refusals():
                 self.refusals.add(refusal)
+            self.broker.guard(own_address(self._client))
         authentication = self._authentication
         if authentication is None:
             return

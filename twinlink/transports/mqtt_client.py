@@ -19,6 +19,7 @@ from .mqtt_limit import PACKET_TOO_LARGE
 
 FILTERS = ("ack/+", "traffic/+")
 MAX_IN_FLIGHT = 1000  # with QoS 1 and 2: unacknowledged messages per direction
+ASKED_AT_ONCE = 4  # with QoS 0: messages with QoS 1 of which the broker may not have acknowledged any
 SESSION_S = 5  # with QoS 1 and 2: how long the broker keeps messages for a disconnected client
 READ_PACKETS = 64  # in a row that are for the other side, before other threads get their turn
 # Of a PUBLISH besides the frame, at most: fixed header 5, topic 2 + 71 (``traffic/`` and 63), packet identifier 2,
@@ -35,11 +36,16 @@ class MqttOptions(Options):
     # 0: at most once, 1: at least once, 2: exactly once; from each client to the broker and on.
     qos: int = field(default=0, metadata={"most": 2})
     private_broker: bool = True  # the listening side starts mosquitto; False: a broker is already at the endpoint
-    # The broker disconnects a client that is silent for 1.5 times as long; until then it queues.
+    # The broker disconnects a client that is silent for 1.5 times as long; until then it queues.  A private broker
+    # lets no client take longer.
     keepalive_s: int = field(default=10, metadata={"most": 65535})
     user_timeout_ms: int = 2000  # TCP_USER_TIMEOUT of the connection
     connect_timeout_ms: int = 250  # at first, see renew; TCP itself would try again after 1, 3, 7 s
     reconnect_ms: int = 50
+    connections: int = 400  # of a private broker
+    handshakes: int = 128  # of them, those on which nothing has come; then the oldest is ended
+    unsent_octets: int = 128 * 1024 * 1024  # that wait for one client which does not read
+    unread_octets: int = 256 * 1024 * 1024  # that wait for the link of the listener
 
 
 def make_client(
@@ -103,6 +109,16 @@ def hang_up(client: Client) -> None:
     opened = client.socket()
     if opened is not None:  # the broker reads nothing; else paho has closed it after DISCONNECT
         opened.close()
+
+
+def own_address(client: Client) -> str:
+    """Of its end of the connection, ``host:port``; empty without one."""
+    opened: Any = client.socket()
+    try:
+        host, port = opened.getsockname()[:2] if opened is not None else ("", 0)
+    except OSError:  # closed by now
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def cut(client: Client) -> None:

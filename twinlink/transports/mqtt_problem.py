@@ -1,10 +1,12 @@
-"""Why an MQTT link has no peer, as far as keys or the broker's access control are the cause."""
+"""Why an MQTT link has no peer, as far as keys or the broker are the cause."""
 
+import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import identity_advice
 from .base import Endpoint
+from .mqtt_broker_log import BrokerLog
 from .refusals import Refusal, Refusals
 from .tls_handshakes import TlsHandshakes
 
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
 
 # Reason codes of CONNACK and PUBACK (MQTT 5.0 section 2.4) for a client that may not connect or publish
 BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD = 0x86, 0x87, 0x8A, 0x8C
+FAILURE = 0x80  # the least reason code of a failure
 REFUSED = {BAD_CREDENTIALS, NOT_AUTHORIZED, BANNED, BAD_METHOD}
 DENIED_S = 0.5  # between two attempts to connect, as long as the broker refuses
 REPORT_S, MAX_NAMES = 1.0, 1024  # limits for reports of names that are not trusted
+RECENT_S = 10.0  # a refusal is taken for the cause of what happens now
 UNCONFIRMED_S = 1.0  # a broker loses no hello: a peer that confirms none for so long refuses this side
 
 
@@ -27,9 +31,15 @@ class MqttProblem:
         endpoint: of the broker.
         authentication: of this side; None without an identity.
         refusals: of the transport.
+        log: takes what the broker refuses.
     """
 
-    def __init__(self, endpoint: Endpoint, authentication: "MqttIdentity | None", refusals: Refusals) -> None:
+    def __init__(
+        self, endpoint: Endpoint, authentication: "MqttIdentity | None", refusals: Refusals, log: BrokerLog
+    ) -> None:
+        self._log = log
+        self._refusal: tuple[str, float] | None = None  # for a person, the last one; and until when it counts
+        self._is_repeated = False  # whether it was met before
         self._endpoint, self._authentication, self._refusals = endpoint, authentication, refusals
         self._where = f"the broker at {endpoint.host} port {endpoint.port}"
         watched = authentication.watched if authentication is not None else None
@@ -45,6 +55,43 @@ class MqttProblem:
         """The broker has answered; ``reason`` is the text of the code."""
         self._connack = reason if code in REFUSED else None
         self._unknown, self._unconfirmed = None, None
+        if code >= FAILURE:
+            self.on_refused(f"refuses us: {reason}")
+        elif self._refusal is not None:
+            self._refusal = self._refusal[0], min(self._refusal[1], time.monotonic() + RECENT_S)
+
+    def on_terms(self, properties: Any, qos: int) -> int:
+        """The broker has accepted this side, with these properties of its CONNACK; returns the QoS to use.
+
+        The client heeds the Server Keep Alive itself.  A link uses no retained messages, topic aliases, subscription
+        identifiers and shared subscriptions, and always gives its client identifier.
+        """
+        most = getattr(properties, "MaximumQoS", 2)
+        if most < qos:
+            self._log.note(
+                f"takes messages with QoS {most} at most, so the option qos={qos} has no effect: raise it there "
+                "(max_qos of mosquitto), or leave the option out; the link itself retransmits what is lost"
+            )
+        if not getattr(properties, "WildcardSubscriptionAvailable", 1):
+            self.on_refused("permits no wildcards in subscriptions, which a link needs: use another broker", lasts=True)
+        return min(qos, int(most))
+
+    def on_suback(self, reasons: dict[str, Any]) -> None:
+        """The broker has answered a SUBSCRIBE, with these reason codes by filter."""
+        refused = {one: str(reason) for one, reason in reasons.items() if reason.is_failure}
+        if refused:
+            why = ", ".join(dict.fromkeys(refused.values()))
+            self.on_refused(f"does not let us subscribe to {', '.join(refused)}: {why}", lasts=True)
+
+    def on_refused(self, what: str, lasts: bool = False) -> None:
+        """The broker refuses something; ``what`` says it with its reason, ``lasts``: until the next connection."""
+        self._refusal = f"{self._where} {what}", math.inf if lasts else time.monotonic() + RECENT_S
+        self._is_repeated = self._log.note(what)
+
+    @property
+    def refusal(self) -> str | None:
+        """For a person, what the broker refuses this side; None: nothing that is known."""
+        return self._refusal[0] if self._refusal is not None and time.monotonic() < self._refusal[1] else None
 
     def on_hello_answered(self, code: int) -> None:
         """The broker has acknowledged a hello of this side; mosquitto may end the connection after a refusal."""
@@ -53,7 +100,8 @@ class MqttProblem:
     @property
     def pause_s(self) -> float:
         """Before the next attempt to connect, at least."""
-        return 0.0 if self._may_publish and self._connack is None else DENIED_S
+        is_refused = self._connack is not None or (self._is_repeated and self.refusal is not None)
+        return DENIED_S if is_refused or not self._may_publish else 0.0
 
     def on_unknown(self, name: str) -> None:
         """A hello came through a broker below the name of a node that is not trusted here."""

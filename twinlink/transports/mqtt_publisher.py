@@ -44,6 +44,7 @@ class Publisher:
         self._transport = transport
         self._warn = warn
         self._qos: int = options.qos
+        self._knows_qos_1 = True  # whether the broker takes messages with QoS 1
         self._mark = listeners_mark() if transport.listening else None
         self._prefix = prefix
         self._trial_topic = prefix + trial_topic()
@@ -65,7 +66,7 @@ class Publisher:
                 self._drop(topic, octets)
                 return
             qos = qos or int(self._limit.asks(octets, now))
-        asks = self.on_hello_answered is not None and topic == HELLO_TOPIC
+        asks = self.on_hello_answered is not None and topic == HELLO_TOPIC and self._knows_qos_1
         qos = qos or int(asks)
         if qos:
             client.on_publish = self._acknowledged  # otherwise None: paho calls it with QoS 0, too, which takes time
@@ -98,16 +99,25 @@ class Publisher:
 
     # What the broker says
 
-    def on_connected(self, client: Client, properties: Any) -> None:
-        """The broker has accepted the client; ``properties`` are those of its CONNACK."""
+    def on_connected(self, client: Client, properties: Any, qos: int) -> bool:
+        """The broker has accepted the client; ``properties`` are those of its CONNACK, ``qos``: what it may use.
+
+        Returns False if the client must be replaced, because it would publish again with a QoS that is not taken.
+        """
+        before, self._qos = self._qos, qos
+        if qos < before and self._limit.published:
+            self._limit.published.clear()
+            return False
         packet = getattr(properties, "MaximumPacketSize", None)
+        self._knows_qos_1 = getattr(properties, "MaximumQoS", 2) > 0
         self._limit.on_connected(
             packet,
             self._transport.max_frame if packet is None else packet - PUBLISH_OCTETS - len(self._prefix),
-            knows_qos_1=getattr(properties, "MaximumQoS", 2) > 0,
+            knows_qos_1=self._knows_qos_1,
             mono_s=time.monotonic(),
         )
         self._go_on(client)
+        return True
 
     def _acknowledged(self, client: Client, userdata: Any, number: int, reason: Any, properties: Any) -> None:
         is_hello = number == self._hello

@@ -1,6 +1,6 @@
-"""A TCP connection that a driver has in this process, found by its descriptor: its counters, and its end.
+"""A TCP connection of a driver, found by its descriptor: its counters, and its end.
 
-libzmq and Zenoh have no call that ends the connection of one peer.
+libzmq, Zenoh and mosquitto have no call that ends the connection of one peer.
 """
 
 import contextlib
@@ -10,12 +10,14 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 TCP_INFO_OCTETS = 152
 ACKED_RECEIVED = struct.Struct("=QQ")  # tcpi_bytes_acked, tcpi_bytes_received
 ACKED_AT = 120  # in struct tcp_info, linux/tcp.h
+Hold = Callable[[int], socket.socket]
 QUEUED = struct.Struct("i")
 FULL_PART = 8  # of the send buffer
 
@@ -36,10 +38,13 @@ class TcpConnection:
     close the driver's descriptor.
     """
 
-    def __init__(self, fd: int) -> None:
-        """Raises OSError if this is no connected TCP socket."""
-        self.fd = fd
-        with _borrowed(fd) as one:
+    def __init__(self, fd: int, hold: Hold | None = None) -> None:
+        """Raises OSError if this is no connected TCP socket.
+
+        ``hold``: duplicates a descriptor of another process; None: it is one of this process.
+        """
+        self.fd, self._hold = fd, hold
+        with self._borrowed() as one:
             one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)  # first: other kinds have no port
             self.peer = one.getpeername()
             self.port = one.getsockname()[1]  # this side's
@@ -52,7 +57,7 @@ class TcpConnection:
 
     def counters(self) -> Counters:
         """What has passed it.  Raises OSError once it is closed."""
-        with _borrowed(self.fd) as one:
+        with self._borrowed() as one:
             self._check(one)
             info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
             acked, received = ACKED_RECEIVED.unpack_from(info, ACKED_AT)
@@ -65,11 +70,13 @@ class TcpConnection:
 
     def end(self) -> None:
         """End it, if it still is there."""
-        with contextlib.suppress(OSError):
-            held = socket.socket(fileno=os.dup(self.fd))  # cannot become another file while we look
-            with held:
-                self._check(held)
-                held.shutdown(socket.SHUT_RDWR)
+        hold = self._hold or _duplicate
+        with contextlib.suppress(OSError), hold(self.fd) as held:  # cannot become another file while we look
+            self._check(held)
+            held.shutdown(socket.SHUT_RDWR)
+
+    def _borrowed(self) -> contextlib.AbstractContextManager[socket.socket]:
+        return borrowed(self.fd) if self._hold is None else self._hold(self.fd)
 
     def _check(self, one: socket.socket) -> None:
         if one.getpeername() != self.peer:
@@ -81,13 +88,26 @@ def tcp_counters_available() -> bool:
     return sys.platform == "linux"
 
 
+def descriptors() -> list[int]:
+    """The open files of this process; none if no descriptor is free to find out."""
+    try:
+        return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    except OSError:
+        return []
+
+
 @contextlib.contextmanager
-def _borrowed(fd: int) -> Iterator[socket.socket]:
+def borrowed(fd: int) -> Iterator[socket.socket]:
+    """The socket with this descriptor, which stays open.  Raises OSError if it is none."""
     one = socket.socket(fileno=fd)
     try:
         yield one
     finally:
         one.detach()
+
+
+def _duplicate(fd: int) -> socket.socket:
+    return socket.socket(fileno=os.dup(fd))
 
 
 def _queued(one: socket.socket, request: int) -> int:

@@ -14,12 +14,14 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from ..process.listener_probe import ends_at_once
 from ..process.resolver import connect
 
 WITHIN_S = 0.8  # a Zenoh listener ends a connection from which it has read nothing for a second
 # A listener refuses a certificate of TLS 1.3 after the handshake, which may take a while.  One that accepts it sends
 # tickets at once (RFC 8446 section 4.6.1).
 ANSWER_S, LOOK_S = 0.8, 0.02
+AGAIN_S = 0.1  # a listener of TLS says why it ends a handshake, unless it ends itself: then it does so once
 ROUND_TRIPS = 8  # within which a listener of TLS has answered, unless it is busy
 # A plain Zenoh listener takes the beginning of a handshake for the length of a message, and waits for the rest of it.
 # It answers what is no message.  A busy listener of TLS does not.
@@ -77,11 +79,21 @@ def probe(
             context.load_verify_locations(cadata=roots.decode())
         if pair is not None:
             context.load_cert_chain(*pair)
-        connection = connect(host, port, WITHIN_S)
+        for is_again in (False, True):
+            connection = connect(host, port, WITHIN_S)
+            if is_again and ends_at_once(connection):  # for its number, not for what it has received
+                connection.close()
+                break
+            with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
+                found = _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names, hosts)))
+            if found is not None:
+                return found
+            time.sleep(0 if is_again else AGAIN_S)
+        else:
+            return Finding(Outcome.NO_TLS)
     except OSError:  # of a file, too: that is reported elsewhere
-        return Finding(Outcome.UNKNOWN)
-    with context.wrap_socket(connection, do_handshake_on_connect=False, suppress_ragged_eofs=False) as secured:
-        return _handshake(secured, lambda der: der in trusted or (bool(roots) and _is_of(der, names, hosts)))
+        pass
+    return Finding(Outcome.UNKNOWN)
 
 
 def _is_of(der: bytes, names: Collection[str], hosts: Collection[str]) -> bool:
@@ -92,12 +104,13 @@ def _is_of(der: bytes, names: Collection[str], hosts: Collection[str]) -> bool:
     return found is not None and (found.name in names or not {found.name, *found.hosts}.isdisjoint(hosts))
 
 
-def _handshake(connection: ssl.SSLSocket, trusts: Callable[[bytes], bool]) -> Finding:
+def _handshake(connection: ssl.SSLSocket, trusts: Callable[[bytes], bool]) -> Finding | None:
+    """None: the listener has ended the connection without an answer."""
     try:
         try:
             connection.do_handshake()
-        except (ssl.SSLEOFError, ConnectionResetError):  # a listener of TLS says why it ends a handshake
-            return Finding(Outcome.NO_TLS)
+        except (ssl.SSLEOFError, ConnectionResetError):
+            return None
         certificate = connection.getpeercert(binary_form=True)
         if certificate is None or not trusts(certificate):
             return Finding(Outcome.REFUSED_HERE)

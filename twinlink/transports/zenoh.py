@@ -24,7 +24,7 @@ from ..errors import ConfigurationError, TransportError
 from ..process.guarded_thread import GuardedThread
 from ..process.malloc import trim
 from .base import Endpoint, Frame, Transport, check_descriptors
-from .zenoh_absent import AbsentSession, AbsentSubscriber
+from .zenoh_absent import AbsentSession, AbsentSubscriber, close_session
 from .zenoh_config import TLS_OPEN_MS, TLS_RETRY_MS, ZenohOptions, check, configuration
 from .zenoh_connections import ZenohConnections, clear_linger, connection_changes, count_connections
 from .zenoh_errors import FORKED, NO_ROUTER, no_peer_at_router, not_opened, not_shared, reason, shared_memory_lack
@@ -48,6 +48,7 @@ DESCRIPTORS = 16  # of files and sockets, with one peer
 THREADS = 12  # with one peer
 THREADS_THAT_STAY = 7  # of them, when a session ends
 CLOSE_S = 0.25  # session.close() may hang on a lossy link; past this it goes on in a daemon thread
+RELEASE_S = 1.0  # for the session before to release its port
 
 logger = logging.getLogger("twinlink")
 
@@ -96,6 +97,7 @@ class ZenohTransport(Transport):
         self._refusals = ZenohRefusals(self.identity, self.refusals) if self.identity and self.listening else None
         self._publishers = ZenohPublishers(self._prefix)
         self._inbox = ZenohInbox(self._authentication)
+        self._tcp = ZenohConnections(self.endpoint, self.options, self.limits_exceeded, self.identity is not None)
         self._closing = threading.Event()
         self._failed_anew = False  # whether a session could not be opened after the identity has changed
         self._session = cast(zenoh.Session, AbsentSession())
@@ -155,11 +157,11 @@ class ZenohTransport(Transport):
     def _keep_identity(self) -> None:
         """In mode peer: have a session with the keys as they are now, and none while the listener would refuse it.
 
-        A listener over TLS accepts no connection for 0.1 s after a failed handshake (Zenoh 1.10).  So connectors find
-        out by few handshakes of their own when it accepts them, and do not scout a port that answers.
+        A failed handshake costs a listener 0.1 s (`zenoh_backlog`).  So connectors find out by few handshakes of their
+        own when it accepts them, and do not scout a port that answers.
         """
         is_absent, waits = isinstance(self._session, AbsentSession), self._handshakes.is_refused
-        is_stale = self._authentication is not None and self._authentication.is_stale
+        is_stale = bool(self._authentication and self._authentication.is_stale) or self._tcp.backlog.is_long
         if not self.listening:
             self.scouts = self._handshakes.unreachable if self._authentication is not None else not waits
         if waits and not is_absent:
@@ -168,22 +170,21 @@ class ZenohTransport(Transport):
             self._reidentify()
 
     def _reidentify(self) -> None:
-        """Reopen the session with other keys.  The old one ends before: it holds the port, and untrusted peers."""
+        """Reopen the session, with the keys of now.  The old one ends first: it holds the port, and untrusted peers."""
         old = self._session
         if self._refusals is not None:
             self._refusals.check(old)
-        self._be_without_session()
-        if not isinstance(old, AbsentSession):
+        if not isinstance(self._be_without_session(), AbsentSession):
             closer = self._close_aside(old)
             if closer.ident is not None:
-                closer.join(CLOSE_S)
+                closer.join(RELEASE_S)
         if self._trusts_none():
             return
         try:
             self._open_session()
         except (zenoh.ZError, OSError) as error:
             if not self._failed_anew:
-                what = f"{'listen on' if self.listening else 'connect to'} {self.endpoint} with its changed identity"
+                what = f"{'listen on' if self.listening else 'connect to'} {self.endpoint} anew"
                 logger.error("%s; it tries again", not_opened(what, error))
             self._failed_anew = True
         else:
@@ -215,8 +216,10 @@ class ZenohTransport(Transport):
         try:
             self._declare(session)
         except BaseException:
-            session.close()  # type: ignore[no-untyped-call]
+            close_session(session)
             raise
+        if self.listening:
+            self._tcp.on_opened(self._locators.current())
 
     def _do_without_shared_memory(self, lack: str) -> None:
         self.options = dataclasses.replace(self.options, shared_memory=False)
@@ -270,24 +273,20 @@ class ZenohTransport(Transport):
 
     def _close_aside(self, old: zenoh.Session) -> GuardedThread:
         """Close a session on a thread of its own, because it may take long."""
-        closer = GuardedThread(old.close, "twinlink-zenoh-close", self.internal_errors)
+        closer = GuardedThread(functools.partial(close_session, old), "twinlink-zenoh-close", self.internal_errors)
         try:
             closer.start()
         except RuntimeError:  # no more threads, or the interpreter ends
-            old.close()  # type: ignore[no-untyped-call]
+            close_session(old)
         return closer
 
     def _tick(self) -> None:
-        """Handle new connections, have the inbox tick, and close the session at the end.
-
-        Zenoh's close may take long, and no thread can be started for it while the interpreter ends.  The session may
-        be closed meanwhile, see renew.
-        """
+        """Handle new connections, have the inbox tick, and close the session at the end, which may take long."""
         trim_at = math.inf
-        limits = self.options.connections, self.options.handshakes, self.options.unread_octets
-        connections = ZenohConnections(f"zenoh {self.endpoint}", self.endpoint.port, limits, self.limits_exceeded)
         if self._client:
             self._keep_router([])
+        elif self.listening:
+            self._tcp.check_handshakes(self._session)
         while not self._closing.wait(TICK_S):
             changes = connection_changes(self._connections)
             if changes:
@@ -300,9 +299,8 @@ class ZenohTransport(Transport):
                     self._publishers.let_drop(self._connections_up() > 1)
                     if self._refusals is not None:
                         self._refusals.check(self._session)
-                self.foreign_connections += connections.check(
-                    self._inbox.read, self._inbox.take_drained(), bool(changes)
-                )
+                self.foreign_connections += self._tcp.check(self._inbox.read, self._inbox.take_drained(), bool(changes))
+                self._tcp.check_handshakes(self._session)
             if time.monotonic() > trim_at:
                 trim_at = math.inf
                 trim()
@@ -398,4 +396,4 @@ class ZenohTransport(Transport):
             return
         self._publishers.drop_all()
         self._inbox.leave()
-        self._session.close()  # type: ignore[no-untyped-call]
+        close_session(self._session)

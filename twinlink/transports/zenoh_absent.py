@@ -3,8 +3,11 @@
 In mode client, `zenoh.open` succeeds only when it has connected.
 """
 
+import contextlib
 import threading
 from typing import Any
+
+import zenoh
 
 
 class AbsentSession:
@@ -42,3 +45,9 @@ class AbsentSubscriber:
         if self._woken.wait(self._longest_s):
             self._woken.clear()
         return None
+
+
+def close_session(session: "zenoh.Session | AbsentSession") -> None:
+    """Close it.  After ten seconds Zenoh 1.10 gives up; what is left then ends with the process."""
+    with contextlib.suppress(zenoh.ZError):
+        session.close()

@@ -6,14 +6,17 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import zenoh
 
+from . import accept_filter
+from .base import Endpoint
 from .connection_guard import PublisherGuard
-from .tcp_connection import TcpConnection, tcp_counters_available
+from .tcp_connection import TcpConnection, borrowed, descriptors, tcp_counters_available
 from .zenoh_absent import AbsentSession
+from .zenoh_backlog import ZenohBacklog
+from .zenoh_config import ZenohOptions
 
 # Zenoh sets SO_LINGER: closing the socket of a peer that vanished blocks the thread, and the connections that it
 # serves, for these 10 s.
@@ -28,17 +31,45 @@ class ZenohConnections:
     """Those of one listener.
 
     Args:
-        where: transport and endpoint, for messages.
-        port: on which it listens.
-        limits: numbers of connections, and of those without a handshake; unread octets.
+        endpoint: where it listens.
+        options: its limits.
         ended: counts connections that were ended, by option.
+        over_tls: whether it has an identity.
+
+    Attributes:
+        backlog: those in the handshake of TLS.
     """
 
-    def __init__(self, where: str, port: int, limits: tuple[int, int, int], ended: Counter[str]) -> None:
-        self._port = port
-        self._guard = PublisherGuard(where, *limits[:2], ended, unread_octets=limits[2], message_octets=MESSAGE_OCTETS)
+    def __init__(self, endpoint: Endpoint, options: ZenohOptions, ended: Counter[str], over_tls: bool) -> None:
+        self._port = endpoint.port
+        self._guard = PublisherGuard(
+            f"zenoh {endpoint}",
+            *(options.connections, options.handshakes, ended),
+            unread_octets=options.unread_octets,
+            message_octets=MESSAGE_OCTETS,
+        )
+        self.backlog = ZenohBacklog(f"zenoh {endpoint}", endpoint.port, options.accept_timeout_ms / 1000, ended)
+        self._unfiltered: Collection[str] = ()  # where the session listens, until the filter is attached
         self._scan_at = 0.0
-        self._available = tcp_counters_available()
+        self._available, self._over_tls = tcp_counters_available(), over_tls
+
+    def on_opened(self, places: Collection[str]) -> None:
+        """A session listens at these places, written ``tcp/host:port``."""
+        self._unfiltered = places
+        self.backlog.on_opened()
+
+    def check_handshakes(self, session: zenoh.Session) -> None:
+        """End handshakes of TLS that take too long.  Not for the main thread."""
+        if not (self._available and self._over_tls) or isinstance(session, AbsentSession):
+            return
+        if self._unfiltered:
+            places, self._unfiltered = self._unfiltered, ()
+            accept_filter.attach(places)
+        addresses: frozenset[str] = frozenset()
+        with contextlib.suppress(zenoh.ZError):
+            addresses = frozenset(peer_address(link) for link in session.info.links())
+        for fd in self.backlog.check(addresses):
+            self._guard.end(fd, time.monotonic(), "accept_timeout_ms", "had not completed the handshake in time")
 
     def check(self, read: tuple[int, int], drained: bool, changed: bool) -> int:
         """End connections that exceed a limit; returns how many more have begun the handshake of ZMTP, not Zenoh's.
@@ -62,6 +93,7 @@ class ZenohConnections:
             if not self._guard.known(fd):
                 with contextlib.suppress(OSError):  # another file, or closed by now
                     if TcpConnection(fd).port == self._port:
+                        accept_filter.detach(fd)
                         self._guard.opened(fd, now)
 
 
@@ -80,6 +112,11 @@ def count_connections(session: zenoh.Session, to_routers: bool, names: Collectio
     return 0
 
 
+def peer_address(link: zenoh.Link) -> str:
+    """Of the other side of a link, ``host:port``."""
+    return link.dst.partition("/")[2].partition("?")[0]
+
+
 def connection_changes(events: Any) -> list[zenoh.SampleKind]:
     """PUT for each connection made, DELETE for each that ended, since the last call."""
     changes: list[zenoh.SampleKind] = []
@@ -89,21 +126,9 @@ def connection_changes(events: Any) -> list[zenoh.SampleKind]:
     return changes
 
 
-def descriptors() -> list[int]:
-    """The open files of this process; none if no descriptor is free to find out."""
-    try:
-        return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    except OSError:
-        return []
-
-
 def clear_linger() -> None:
     """Reset SO_LINGER of this process's sockets that have Zenoh's value."""
     for fd in descriptors():
-        with contextlib.suppress(OSError):  # not a socket, or closed by now
-            found = socket.socket(fileno=fd)
-            try:
-                if found.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.size) == ZENOHS_LINGER:
-                    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.pack(0, 0))
-            finally:
-                found.detach()
+        with contextlib.suppress(OSError), borrowed(fd) as found:  # not a socket, or closed by now
+            if found.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.size) == ZENOHS_LINGER:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.pack(0, 0))

@@ -11,6 +11,7 @@ import zenoh
 
 from .refusals import Refusal, Refusals
 from .zenoh_absent import AbsentSession
+from .zenoh_connections import peer_address
 
 if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity
@@ -35,7 +36,7 @@ class ZenohRefusals:
         names: dict[str, str] = {}
         with contextlib.suppress(zenoh.ZError):
             for link in session.info.links():
-                names[link.dst.partition("/")[2].partition("?")[0]] = link.auth_identifier or ""
+                names[peer_address(link)] = link.auth_identifier or ""
         self._reported &= names.keys()
         for address, name in names.items():
             if name not in self._watched.names and address not in self._reported:
