@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from twinlink_e3 import RanBuffers, SharedMemoryError, SlotIndication, shared_memory_path
+from twinlink_exporter import slot_reader
 from twinlink_exporter.slot_reader import IndicatedSlot, SlotReader
 
 from twinlink.slots import ALL_SYMBOLS, Clock
@@ -95,12 +96,74 @@ def test_a_row_older_than_a_round_of_the_gnb_is_late(memory: GnbMemory) -> None:
     assert reader.clock is Clock.MONOTONIC
 
 
-@pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_without_a_common_clock_the_newest_indication_tells(memory: GnbMemory, hours: int) -> None:
+def second_round(memory: GnbMemory) -> SlotReader:
+    """A reader that has read all rows and a few again, so that it knows them to differ."""
+    reader = SlotReader(500_000)
+    for _ in range(2 * memory.layout.rows + 5):
+        slot = indicate(reader, memory.write(time.monotonic_ns() + 10**9 // 2))
+        reader.all_read(time.monotonic_ns() + LONG_NS)  # nothing is late because this machine is busy
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+    return reader
+
+
+@pytest.mark.parametrize("pattern", ["DDDDDDDDDU", "DDDDDDDSUU"])
+def test_the_age_of_a_row_is_counted_in_slots_that_were_written(pattern: str) -> None:
+    """200 and 600 slots of 2000 a second: a consumer that was not scheduled for a while finds every row intact."""
+    rng = np.random.default_rng(3)
+    with GnbMemory(rows=16) as memory:
+        reader = second_round(memory)
+        numbers = (number for number in range(1000, 10**6) if pattern[number % len(pattern)] != "D")
+        for backlog in (1, 29, *rng.integers(1, 30, 8).tolist()):
+            written = [next(numbers) for _ in range(backlog)]
+            now_ns = time.monotonic_ns()
+            indications = [memory.write(now_ns - (written[-1] - number) * 500_000, number) for number in written]
+            slots = [indicate(reader, indication) for indication in indications]
+            assert all(reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots)
+            assert not any(reader.is_late(slot) for slot in slots)
+
+
+def test_a_row_whose_predecessor_stands_is_not_late_however_old_it_is() -> None:
+    """Ten slots a second, and a consumer that was not scheduled for 90 ms, in which a gNB can write 180 rows."""
+    with GnbMemory(rows=16) as memory:
+        reader = second_round(memory)
+        for _ in range(5):
+            slot = indicate(reader, memory.write(time.monotonic_ns() - 90_000_000))
+            assert reader.read(slot, (0,), 1, 0, 1) is not None
+            assert not reader.is_late(slot)
+
+
+def test_rows_that_begin_with_zeros_tell_nothing() -> None:
+    """A simulated carrier without noise: a row that begins as before may be another round's."""
+    reader = SlotReader(500_000)
+    with GnbMemory(rows=16) as memory, memory.path.open("r+b") as file:
+        for _ in range(2 * memory.layout.rows + 2):
+            indication = memory.indicate()
+            file.seek(memory.layout.offset(indication.fh_buffer_index, indication.fh_write_index))
+            file.write(bytes(64))
+            slot = indicate(reader, indication)
+            reader.all_read(time.monotonic_ns() + LONG_NS)
+            reader.read(slot, (0,), 1, 0, 1)
+        slot = indicate(reader, memory.indicate(time.monotonic_ns() - 90_000_000))
+        assert reader.read(slot, (0,), 1, 0, 1) is None
+
+
+@pytest.mark.parametrize(("rows", "first"), [(16, True), (120, False), (121, False)])
+def test_a_row_is_complete_when_it_is_indicated_or_when_the_next_one_is(rows: int, first: bool) -> None:
     reader = SlotReader(LONG_NS)
-    slots = [indicate(reader, memory.write(time.monotonic_ns() + hours * HOUR_NS)) for _ in range(7)]
-    read = [reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots]
-    assert read == [False, False, False, True, True, True, True]
+    with GnbMemory(rows=rows) as memory:
+        slot = indicate(reader, memory.indicate())
+        assert reader.written_ns(slot) == (slot.read_ns if first else None)
+        indicate(reader, memory.indicate())
+        assert reader.written_ns(slot) == slot.read_ns + (0 if first else slot_reader.MAX_WRITE_NS)
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_without_a_common_clock_the_newest_indication_tells(hours: int) -> None:
+    reader = SlotReader(LONG_NS)
+    with GnbMemory(rows=16) as memory:
+        slots = [indicate(reader, memory.write(time.monotonic_ns() + hours * HOUR_NS)) for _ in range(33)]
+        read = [reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots]
+    assert read == 3 * [False] + 30 * [True]
     assert (reader.clock is Clock.UNKNOWN) == bool(hours)
 
 

@@ -275,6 +275,7 @@ class Exporter:
     def _lose_agent(self, event: str, text: str) -> None:
         self.counters.e3_lost += 1
         self._journal.event(event, text)
+        self._observations.finish()
         self._session.lost()
         self._do(self._blocks.e3_lost(Instant.now()))
 

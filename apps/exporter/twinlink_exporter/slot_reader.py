@@ -1,14 +1,22 @@
 """Reads the slots that indications of RAN function 2 name from the gNB's shared memory (`twinlink_e3.ran_buffers`).
 
 The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a copy of a
-row counts only if the gNB cannot have begun to write it again when the copy was complete.  That is judged after the
-indications that have come meanwhile were read:
+row counts only if the row was complete when the copy began, and if the gNB cannot have begun to write it again when the
+copy was complete.
 
-1. It is younger than the time in which the gNB writes all rows but two, at one row a slot.  The gNB's clock is the one
-   whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
-2. So many rows later than the newest indication, plus the slots since that was read, the gNB has not come round.
-3. The row of a slot two or more before it, which the gNB writes again first, still begins as when it was copied.  This
-   holds also for a gNB that writes many slots at once to catch up, before their indications come.
+A row is complete when it is indicated if the gNB is one that writes first (`RanBuffers.written_first`).  Any other may
+indicate first: the row is complete when a later indication has come, and `MAX_WRITE_NS` have passed.
+
+Whether the gNB has come round is judged after the indications that have come meanwhile were read, and counted in slots,
+as a gNB does not write in every slot:
+
+1. It has if the row of a slot two or more before it, which it writes again first, does not begin as when it was copied.
+   This holds also for a gNB that writes many slots at once to catch up, before their indications come.
+2. It has not if that row does, and rows do not begin alike from round to round.
+3. Where that row tells nothing, it may have if the rows up to the newest indication, and one for each slot of time
+   since then, are all rows but two.  The time is that since the newest indication was read, or its age if that is
+   longer.  The gNB's clock is the one whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, it has
+   no age.
 
 Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
 passed that the gNB may have come round, it has not if the last row still begins as when it was copied.  Otherwise, the
@@ -40,6 +48,7 @@ FRAME_NS, FRAMES = 10_000_000, 1024  # 3GPP TS 38.211 clause 4.3.1: the system f
 MARK_OCTETS = SUBCARRIERS_PER_PRB * SAMPLE_OCTETS  # of a PRB: noise, which is never twice the same
 MAX_BACK = 64  # slots before a slot whose rows are looked at
 SPARE_ROWS = 2  # the one that is being written, and the next
+MAX_WRITE_NS = 3_000_000  # after its indication, a row is complete: NVIDIA's agents were seen to take up to 1 ms
 _CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
 
 
@@ -51,12 +60,14 @@ class IndicatedSlot:
         number: counts the rows that the gNB has written.
         skipped: slots before this one that were not indicated.
         observed_ns: when the indication was read, Unix time.
+        read_ns: the same, monotonic time.
     """
 
     indication: SlotIndication
     number: int
     skipped: int
     observed_ns: int
+    read_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +96,8 @@ class SlotReader:
         self._layout = RanBuffers()
         self._header = b""
         self._marks: dict[int, _Mark] = {}  # of the copies that count, by the position of their rows
-        # Whether the last row that was written again begins as before, so that marks tell nothing.
-        self._repeats = False
+        # Whether the last row that was written again begins as before, so that marks tell nothing; None: not yet known.
+        self._repeats: bool | None = None
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
@@ -118,7 +129,7 @@ class SlotReader:
         """Close the shared memory; the next slot is the first of another gNB."""
         if self._file:
             self._file.close()
-        self._file, self._newest, self.clock = None, None, Clock.UNKNOWN
+        self._file, self._newest, self._repeats, self.clock = None, None, None, Clock.UNKNOWN
         self._marks.clear()
 
     def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
@@ -136,8 +147,15 @@ class SlotReader:
             step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
             step += rows * self._rounds(step, rows, self._slots_between(newest.indication, indication))
         number = (newest.number if newest else 0) + step
-        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns)
+        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns, time.monotonic_ns())
         return self._newest
+
+    def written_ns(self, slot: IndicatedSlot) -> int | None:
+        """Monotonic time from which the row of a slot is complete; None: not before a later indication comes."""
+        if self._layout.written_first:
+            return slot.read_ns
+        assert self._newest
+        return slot.read_ns + MAX_WRITE_NS if self._newest.number > slot.number else None
 
     def all_read(self, now_ns: int) -> None:
         """There was no further indication at this monotonic time."""
@@ -149,7 +167,7 @@ class SlotReader:
         """Copy a part of a slot, which counts if it is not `is_late` when further indications were read.
 
         Args:
-            slot: which.
+            slot: which, with a complete row: `written_ns`.
             antennas: their numbers.
             symbols: mask of the symbols.
             first_prb, n_prbs: range of PRBs.
@@ -161,7 +179,8 @@ class SlotReader:
             SharedMemoryError: the shared memory is too short, or the row has no such antenna.
         """
         assert self._file
-        if self._is_old(slot):  # with many waiting, to copy them would make the next ones late, too
+        # With many waiting, to copy those that are late would make the next ones late, too.
+        if self._may_have_come_round(slot) and self.is_late(slot):
             return None
         if max(antennas) >= self.antennas:
             raise SharedMemoryError(f"there is no antenna {max(antennas)}: a row has {self.antennas}")
@@ -178,8 +197,7 @@ class SlotReader:
                 at += size
         first = start + antennas[0] * ANTENNA_OCTETS + numbers[0] * SYMBOL_OCTETS
         mark, position = _Mark(slot.number, first, bytes(octets[:MARK_OCTETS])), _position(indication, self._layout)
-        before = self._marks.get(position)
-        if before and before.number == mark.number - self.rows:
+        if before := self._marks.get(position):
             self._repeats = before.octets == mark.octets
         self._marks[position] = mark
         return part
@@ -196,15 +214,25 @@ class SlotReader:
 
     def is_late(self, slot: IndicatedSlot) -> bool:
         """Whether the gNB may have begun to write the row of a copy again by now."""
-        late = self._is_old(slot) or self._has_come_round(slot)
+        spare = self._spare_rows
+        mark = self._mark_before(slot, range(spare, min(self.rows - spare, MAX_BACK) + 1))
+        if mark and not self._stands(mark):
+            late = True
+        else:
+            late = self._may_have_come_round(slot) and not (mark and self._tells(mark))
         if late:
             self._marks.pop(_position(slot.indication, self._layout), None)
         return late
 
-    def _has_come_round(self, slot: IndicatedSlot) -> bool:
-        """Whether the gNB has written a row again that comes before the slot's, as far as one is known."""
-        mark = self._mark_before(slot, range(SPARE_ROWS, min(self.rows - SPARE_ROWS, MAX_BACK) + 1))
-        return mark is not None and not self._stands(mark)
+    @property
+    def _spare_rows(self) -> int:
+        """Rows that the gNB may be writing, and the next one."""
+        late = 0 if self._layout.written_first else -(-MAX_WRITE_NS // self._slot_ns)
+        return SPARE_ROWS + late
+
+    def _tells(self, mark: _Mark) -> bool:
+        """Whether a row that begins as the mark says was not written again: noise differs, zeros do not."""
+        return self._repeats is False and any(mark.octets)
 
     def _mark_before(self, slot: IndicatedSlot, backs: range) -> _Mark | None:
         """The mark of the first slot that has one, looking ``backs`` slots before this one."""
@@ -223,15 +251,16 @@ class SlotReader:
         except SharedMemoryError:  # it was cut short
             return False
 
-    def _is_old(self, slot: IndicatedSlot) -> bool:
-        """Whether, by the times, the gNB may have begun to write the row again."""
-        assert self._newest
-        limit_ns = (self.rows - SPARE_ROWS) * self._slot_ns
-        age_ns = self._age_ns(slot.indication.timestamp)
-        if age_ns is not None and age_ns >= limit_ns:
-            return True
+    def _may_have_come_round(self, slot: IndicatedSlot) -> bool:
+        """Whether, by the indications and the time, the gNB may have begun to write the row again."""
+        newest = self._newest
+        assert newest
         since_ns = time.monotonic_ns() - self._newest_read_ns
-        return (self._newest.number - slot.number) * self._slot_ns + since_ns >= limit_ns
+        age_ns = self._age_ns(newest.indication.timestamp)
+        if age_ns is not None:
+            since_ns = max(since_ns, age_ns)
+        may_be_written = self.rows - self._spare_rows - (newest.number - slot.number)
+        return since_ns >= may_be_written * self._slot_ns
 
     def _slots_between(self, earlier: SlotIndication, later: SlotIndication) -> int:
         """By their frame and slot numbers, which are the same again after 10.24 s; the times tell how often."""
