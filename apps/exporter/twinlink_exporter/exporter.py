@@ -192,6 +192,7 @@ class Exporter:
     def _take_from_ran(self) -> bool:
         """Take in PDUs of the RAN, and send the slots that they indicate; returns whether these were all."""
         all_read = self._read_from_ran()
+        self._observations.send(all_read)
         for _ in range(COPIES):
             if not self._observations.copy(all_read):
                 break

@@ -30,7 +30,7 @@ from .observation import Carrier, observe
 from .reduction import Reduction
 from .sensing_reader import SensingReader
 from .session import Session
-from .slot_reader import IndicatedSlot, SlotReader
+from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader
 
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
@@ -48,6 +48,7 @@ class _Copy:
     head: SlotSpectrum | None = None
     symbols: int = 0
     samples: NDArray[np.float16] | None = None
+    copied_ns: int = 0
 
 
 class Observations:
@@ -85,7 +86,7 @@ class Observations:
         self._reader = SlotReader(self._slot_ns)
         self._clock: Clock | None = None  # as the log has it
         self._indicated: deque[tuple[IndicatedSlot, int]] = deque()  # with the slots missing before it
-        self._copied: list[_Copy] = []
+        self._copied: deque[_Copy] = deque()
         self._missing_before = 0  # slots that would have been sent, before the next one that is indicated
         self._waiting: list[Slot] = []
         self._head: SlotSpectrum | None = None  # of the waiting slots
@@ -123,8 +124,9 @@ class Observations:
 
     @property
     def pending(self) -> bool:
-        """Whether slots were indicated that can be copied."""
-        return self._is_written(time.monotonic_ns())
+        """Whether there are slots to `copy` or to `send`, though the agent may have sent nothing more."""
+        now_ns = time.monotonic_ns()
+        return self._is_written(now_ns) or bool(self._copied and now_ns >= self._copied[0].copied_ns + MAX_TRANSIT_NS)
 
     def copy(self, all_read: bool) -> bool:
         """Copy the indicated slots whose rows are complete, to be sent by `send`; returns whether there are any.
@@ -142,28 +144,33 @@ class Observations:
         if not self._has_twin():
             self._counters.without_twin += len(slots)
             return False
-        self._copied = [self._copy(slot, missing) for slot, missing in slots]
+        self._copied.extend(self._copy(slot, missing) for slot, missing in slots)
         self._came = self._came or bool(slots)
         return bool(slots)
 
-    def send(self, all_read: bool) -> None:
-        """Send the copied slots that count, if they make up messages.
+    def send(self, all_read: bool, last: bool = False) -> None:
+        """Send the copied slots that count, if they make up messages; those of which that is not yet known wait.
 
         Args:
             all_read: whether, after `copy`, there was no further PDU of the agent.
+            last: no further indication comes: what is not known to count is late.
         """
-        copied, self._copied = self._copied, []
-        if all_read:
+        if self._copied and all_read:
             self._reader.all_read(time.monotonic_ns())
-        for each in copied:
+        while self._copied:
+            each = self._copied[0]
+            counts = False if each.samples is None else self._reader.counts(each.slot, each.copied_ns)
+            if counts is None and not last:
+                break
+            self._copied.popleft()
             self._missing += each.missing
             if each.samples is None or each.head is None:
                 continue
-            if self._reader.is_late(each.slot):
+            if counts:
+                self._add(each.slot, each.head, each.symbols, each.samples)
+            else:
                 self._count_late()
                 self._missing += 1
-            else:
-                self._add(each.slot, each.head, each.symbols, each.samples)
         if self._reader.clock is not self._clock:
             self._report_clock()
 
@@ -177,8 +184,10 @@ class Observations:
         return min(lacking - 1, self._reader.rows // PAUSE_PART) * self._slot_ns if came else 0
 
     def next_timer_ns(self) -> int | None:
-        """Monotonic time at which to call `timer`, and then to `copy` what is `pending`; None if nothing waits."""
+        """Monotonic time at which to call `timer`, and to handle what is `pending`; None if nothing waits."""
         times = [self._waits_since_ns + MAX_WAIT_NS] if self._waiting else []
+        if self._copied:
+            times.append(self._copied[0].copied_ns + MAX_TRANSIT_NS)
         if self._indicated:
             slot, _ = self._indicated[0]
             written_ns = self._reader.written_ns(slot)
@@ -194,10 +203,8 @@ class Observations:
 
     def finish(self) -> None:
         """Send what was indicated, as no further indication comes of this agent, or of this shared memory."""
-        if self._copied:
-            self.send(all_read=False)
-        if self.copy(all_read=False):
-            self.send(all_read=False)
+        self.copy(all_read=False)
+        self.send(all_read=False, last=True)
         self._give_up()
 
     def _flush(self) -> None:
@@ -300,6 +307,7 @@ class Observations:
             self._count_unreadable(1, str(error))
             copy.missing += 1
             return copy
+        copy.copied_ns = time.monotonic_ns()
         if copy.samples is None:
             self._count_late()
             copy.missing += 1
