@@ -86,7 +86,20 @@ def test_a_pause_of_the_gnb_is_no_round_if_its_last_row_stands(memory: GnbMemory
         slot = indicate(reader, memory.write(10**9 + number * 500_000, number))
         reader.all_read(time.monotonic_ns() + LONG_NS)  # nothing is late because this machine is busy
         assert reader.read(slot, (0,), 1, 0, 1) is not None
+        assert reader.counts(slot, time.monotonic_ns())
         assert slot.skipped == 0
+
+
+def test_a_row_that_was_copied_after_the_gnb_came_round_does_not_hide_the_round() -> None:
+    """40 slots without an indication, of which the last has been written where the first copy is made."""
+    with GnbMemory(rows=16) as memory:
+        reader = tried(memory)
+        slot = indicate(reader, memory.write())
+        for _ in range(39):
+            memory.write()
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        last = indicate(reader, memory.write())
+        assert last.skipped == 39
 
 
 def tried(memory: GnbMemory) -> SlotReader:

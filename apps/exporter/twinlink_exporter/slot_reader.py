@@ -103,7 +103,8 @@ class SlotReader:
         self._file: SharedMemoryFile | None = None
         self._layout = RanBuffers()
         self._header = b""
-        self._marks: dict[int, _Mark] = {}  # of the copies that count, by the position of their rows
+        self._marks: dict[int, _Mark] = {}  # of the copies that count, or may, by the position of their rows
+        self._counted = 0  # number of the last one that counts
         # Whether the last row that was written again begins as before, so that marks tell nothing; None: not yet known.
         self._repeats: bool | None = None
         self._written_first = False  # see `RanBuffers`, unless a copy has shown the contrary
@@ -144,6 +145,7 @@ class SlotReader:
             self._file.close()
         self._file, self._newest, self._repeats, self.clock = None, None, None, Clock.UNKNOWN
         self._marks.clear()
+        self._counted = 0
 
     def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
         """Number an indication, in the order in which they come; None for one that came before.
@@ -238,7 +240,9 @@ class SlotReader:
         """
         counts = self._counts(slot, copied_ns)
         position = _position(slot.indication, self._layout)
-        if counts is False and (mark := self._marks.get(position)) and mark.number == slot.number:
+        if counts:
+            self._counted = slot.number
+        elif counts is False and (mark := self._marks.get(position)) and mark.number == slot.number:
             del self._marks[position]
         return counts
 
@@ -339,7 +343,8 @@ class SlotReader:
     def _last_row_stands(self) -> bool:
         """Whether the gNB has not written the row of the newest indication again, as far as that is known."""
         assert self._newest
-        mark = self._mark_before(self._newest, range(min(self.rows, MAX_BACK)))
+        since = self._newest.number - self._counted  # a copy that does not count may be of a later round
+        mark = self._mark_before(self._newest, range(since, min(self.rows, MAX_BACK)))
         return mark is not None and not self._repeats and self._stands(mark)
 
     def _age_ns(self, timestamp: int) -> int | None:
