@@ -161,23 +161,24 @@ def test_rows_that_begin_with_zeros_tell_nothing() -> None:
         assert reader.counts(slot, time.monotonic_ns()) is None
 
 
+@pytest.mark.parametrize("timestamp", [None, 5])
 @pytest.mark.parametrize("part", [slice(None), slice(-64, None)])
-def test_an_agent_that_was_thought_to_write_first_and_does_not_is_found_out(part: slice) -> None:
+def test_an_agent_that_was_thought_to_write_first_and_does_not_is_found_out(part: slice, timestamp: int | None) -> None:
     """With its first copy that differs from the row, at the end alone, too."""
     antennas, prbs = (0, 1), 273
     with GnbMemory(antennas=2, rows=16) as memory, memory.path.open("r+b", buffering=0) as file:
         reader, octets = SlotReader(500_000), memory.row(0).tobytes()
-        slot = indicate(reader, memory.indicate())
+        slot = indicate(reader, memory.indicate(timestamp))
         if part.start:
             file.seek(memory.layout.offset(0, 0))
             file.write(octets[: part.start])
         assert reader.read(slot, antennas, ALL_SYMBOLS, 0, prbs) is not None
         copied_ns = time.monotonic_ns()
         memory.put(0)
-        slots = [indicate(reader, memory.write()) for _ in range(2)]
+        slots = [indicate(reader, memory.write(timestamp)) for _ in range(2)]
         assert reader.counts(slot, copied_ns) is False
         assert reader.written_ns(slots[1]) == slots[1].read_ns
-        last = indicate(reader, memory.write())
+        last = indicate(reader, memory.write(timestamp))
         assert reader.read(slots[0], antennas, ALL_SYMBOLS, 0, prbs) is not None
         assert reader.written_ns(last) is None
 

@@ -256,8 +256,11 @@ class SlotReader:
         if mark and stands and self._tells(mark) and not self._trial:
             return True
         made_ns = self._newest_made_ns()
-        if made_ns is None:
-            return stands and time.monotonic_ns() - self._newest_read_ns < rows_left * self._slot_ns
+        if self.clock is Clock.UNKNOWN:
+            if not stands or time.monotonic_ns() - self._newest_read_ns >= rows_left * self._slot_ns:
+                return False
+            if not self._trial:
+                return True
         if made_ns > copied_ns or self._newest_read_ns >= copied_ns + MAX_TRANSIT_NS:
             return not self._trial or self._is_unchanged(slot)
         return None
@@ -275,7 +278,7 @@ class SlotReader:
     def _judge_order(self) -> None:
         """A row that has changed, and that the gNB had not come round to then, was indicated before it was written."""
         made_ns = self._newest_made_ns()
-        if self._changed is None or made_ns is None:
+        if self._changed is None:
             return
         assert self._newest
         number, changed_ns = self._changed
@@ -283,11 +286,11 @@ class SlotReader:
             self._written_first = self._newest.number - number >= self.rows - SPARE_ROWS
             self._changed = None
 
-    def _newest_made_ns(self) -> int | None:
-        """Monotonic time at which the gNB made the newest indication; None if its clock is not known."""
+    def _newest_made_ns(self) -> int:
+        """Monotonic time at which the gNB made the newest indication; if its clock is not known, when it was read."""
         assert self._newest
         age_ns = self._age_ns(self._newest.indication.timestamp)
-        return None if age_ns is None else time.monotonic_ns() - age_ns
+        return self._newest.read_ns if age_ns is None else time.monotonic_ns() - age_ns
 
     def _rows_left(self, slot: IndicatedSlot) -> int:
         """Rows that the gNB may write after the newest indication before it comes to that of the slot."""
