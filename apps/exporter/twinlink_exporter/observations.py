@@ -155,7 +155,9 @@ class Observations:
             all_read: whether, after `copy`, there was no further PDU of the agent.
             last: no further indication comes: what is not known to count is late.
         """
-        if self._copied and all_read:
+        if not self._copied:
+            return
+        if all_read:
             self._reader.all_read(time.monotonic_ns())
         while self._copied:
             each = self._copied[0]
