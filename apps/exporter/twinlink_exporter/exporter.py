@@ -142,8 +142,8 @@ class Exporter:
                 self._keep_time()
                 self.pulse.turn()
         finally:
-            self._do(self._blocks.clear("exporter-ends", Instant.now()))
             self._observations.close()
+            self._do(self._blocks.clear("exporter-ends", Instant.now()))
             leave(self._session, sockets, LEAVE_S)
             sockets.close()
             self._inbox.close()
