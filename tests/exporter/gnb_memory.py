@@ -32,14 +32,26 @@ class GnbMemory:
 
     def write(self, timestamp: int | None = None, slot: int | None = None) -> SlotIndication:
         """Write the next row; returns its indication: of the next slot, or of another one, counted from 0."""
-        buffer, row = divmod(self.written % (2 * self.layout.rows), self.layout.rows)
+        self.put(self.written)
+        return self.indicate(timestamp, slot)
+
+    def put(self, number: int) -> None:
+        """Write a row, counted from the start."""
         with self.path.open("r+b") as file:
-            file.seek(self.layout.offset(buffer, row))
-            file.write(self.row(self.written).tobytes())
+            file.seek(self.layout.offset(*self._place(number)))
+            file.write(self.row(number).tobytes())
+
+    def indicate(self, timestamp: int | None = None, slot: int | None = None) -> SlotIndication:
+        """The indication of the next row, whether it is written or not."""
         number = self.written if slot is None else slot
-        self.written += 1
         timestamp = time.monotonic_ns() if timestamp is None else timestamp
-        return SlotIndication(self.name, buffer, row, timestamp, number // 20 % 1024, number % 20)
+        place = self._place(self.written)
+        self.written += 1
+        return SlotIndication(self.name, *place, timestamp, number // 20 % 1024, number % 20)
+
+    def _place(self, number: int) -> tuple[int, int]:
+        """Buffer and row."""
+        return divmod(number % (2 * self.layout.rows), self.layout.rows)
 
     def row(self, number: int) -> Row:
         """The bits of the values of a row, ``(antennas, 14, 3276, 2)``."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from twinlink_e3 import SlotIndication
+from twinlink_exporter import slot_reader
 from twinlink_exporter.counters import Counters
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.observations import Observations
@@ -19,11 +20,19 @@ from twinlink.slots import Clock, Slot, SlotSpectrum
 
 from .gnb_memory import GnbMemory
 
+NO_CLOCK = 5  # a time of none of this host's: what counts is known at once
+
 
 @pytest.fixture
 def memory() -> Iterator[GnbMemory]:
-    with GnbMemory(rows=4) as made:
+    with GnbMemory(rows=16) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gNB of 16 rows writes them before it indicates them."""
+    monkeypatch.setattr(slot_reader, "TRIAL", 0)
 
 
 @pytest.fixture
@@ -50,7 +59,7 @@ def test_nothing_is_read_before_a_message_lacks_one_slot_only(make: Callable[...
     pauses = [observations.pause_ns()]
     with GnbMemory(rows=16) as memory:
         for count in (1, 1, 2):
-            indicate(observations, *(memory.write() for _ in range(count)))
+            indicate(observations, *(memory.write(NO_CLOCK) for _ in range(count)))
             observations.copy(all_read=True)
             observations.send(all_read=True)
             pauses += [observations.pause_ns(), observations.pause_ns()]
@@ -59,13 +68,83 @@ def test_nothing_is_read_before_a_message_lacks_one_slot_only(make: Callable[...
     assert [len(SlotSpectrum.decode(payload).slots) for payload in sent] == [4]
 
 
+def test_a_slot_that_may_not_be_written_yet_waits_for_the_next_indication_a_second_at_most(
+    make: Callable[[list[bytes]], Observations],
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    counters = observations._counters
+    with GnbMemory(rows=20) as memory:
+        indicate(observations, memory.indicate(NO_CLOCK))
+        assert not observations.copy(all_read=True)
+        memory.put(0)
+        indicate(observations, memory.indicate(NO_CLOCK))
+        while not observations.pending:
+            due_ns = observations.next_timer_ns()
+            assert due_ns is not None
+            time.sleep(max(0, due_ns - time.monotonic_ns()) / 1e9)
+        observations.copy(all_read=True)
+        observations.send(all_read=True)
+        assert np.array_equal(np.asarray(slots(sent)[0].data).view(np.uint16)[0], memory.row(0)[0, :, : 24 * 12])
+        due_ns = observations.next_timer_ns()
+        assert due_ns is not None
+        observations.timer(due_ns - 1)
+        assert counters.slots_unreadable == 0
+        observations.timer(due_ns)  # nothing came after the second
+        assert (counters.slots_unreadable, observations.next_timer_ns()) == (1, None)
+        indicate(observations, memory.write(NO_CLOCK), memory.indicate(NO_CLOCK))
+        observations.close()
+    assert counters.indications == 4 == counters.exported + counters.slots_unreadable
+
+
+def test_what_was_indicated_when_the_exporter_ends_is_sent(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    indicate(observations, *(memory.write(NO_CLOCK) for _ in range(2)))
+    observations.copy(all_read=True)
+    indicate(observations, *(memory.write(NO_CLOCK) for _ in range(3)))
+    observations.close()
+    assert [slot.slot for slot in slots(sent)] == [0, 1, 2, 3, 4]
+    assert observations._counters.indications == observations._counters.exported == 5
+
+
+def test_an_indication_that_comes_twice_is_none_of_ours(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    indication = memory.write(NO_CLOCK)
+    indicate(observations, indication, indication)
+    observations.copy(all_read=True)
+    observations.close()
+    counters = observations._counters
+    assert (counters.indications, counters.exported, counters.for_others) == (1, 1, 1)
+
+
+def test_a_slot_that_cannot_be_read_is_missing_before_the_next_one(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    missing = replace(memory.indicate(NO_CLOCK), shm_name=f"{memory.name}-x")
+    memory.written = 0
+    indicate(observations, memory.write(NO_CLOCK))
+    observations._reader.all_read(time.monotonic_ns())
+    indicate(observations, missing, memory.write(NO_CLOCK))
+    observations.copy(all_read=True)
+    observations.close()
+    assert [(slot.slot, slot.missing) for slot in slots(sent)] == [(0, 0), (1, 1)]
+
+
 @pytest.mark.parametrize("timestamp", [-5, 2**63, -(2**4000), 2**4000])
 def test_a_time_that_no_clock_has_counts_as_none(
     make: Callable[[list[bytes]], Observations], memory: GnbMemory, timestamp: int
 ) -> None:
     sent: list[bytes] = []
     observations = make(sent)
-    indicate(observations, *(replace(memory.write(), timestamp=timestamp) for _ in range(2)))
+    indicate(observations, *(memory.write(timestamp) for _ in range(2)))
     observations.copy(all_read=True)
     observations.send(all_read=True)
     observations.close()
@@ -77,9 +156,9 @@ def test_a_copy_does_not_count_if_the_gnb_came_round_meanwhile(
 ) -> None:
     sent: list[bytes] = []
     observations = make(sent)
-    indicate(observations, *(memory.write() for _ in range(3)))
+    indicate(observations, *(memory.write(NO_CLOCK) for _ in range(3)))
     assert observations.copy(all_read=True)
-    indicate(observations, *(memory.write() for _ in range(4)))  # at once, which takes the gNB 4 s otherwise
+    indicate(observations, *(memory.write(NO_CLOCK) for _ in range(28)))  # at once, which takes the gNB 28 s otherwise
     observations.send(all_read=True)
     assert [slot.slot for slot in slots(sent)] == [1, 2]
     assert slots(sent)[0].missing == 1
@@ -91,14 +170,14 @@ def test_shared_memory_that_is_made_anew_does_not_take_the_place_of_what_was_ind
 ) -> None:
     sent: list[bytes] = []
     observations = make(sent)
-    indicate(observations, memory.write(), memory.write())
+    indicate(observations, memory.write(NO_CLOCK), memory.write(NO_CLOCK))
     if copied:
         observations.copy(all_read=True)
     else:  # so that the time of reading them is known
         observations._reader.all_read(time.monotonic_ns())
     memory.make()
     memory.written = 5
-    indicate(observations, memory.write())
+    indicate(observations, memory.write(NO_CLOCK))
     assert [slot.slot for slot in slots(sent)] == [0, 1]
     observations.copy(all_read=True)
     observations.send(all_read=True)

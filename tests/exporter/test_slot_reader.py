@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from twinlink_e3 import RanBuffers, SharedMemoryError, SlotIndication, shared_memory_path
+from twinlink_exporter import slot_reader
 from twinlink_exporter.slot_reader import IndicatedSlot, SlotReader
 
 from twinlink.slots import ALL_SYMBOLS, Clock
@@ -85,30 +86,146 @@ def test_a_pause_of_the_gnb_is_no_round_if_its_last_row_stands(memory: GnbMemory
         slot = indicate(reader, memory.write(10**9 + number * 500_000, number))
         reader.all_read(time.monotonic_ns() + LONG_NS)  # nothing is late because this machine is busy
         assert reader.read(slot, (0,), 1, 0, 1) is not None
+        assert reader.counts(slot, time.monotonic_ns())
         assert slot.skipped == 0
 
 
-def test_a_row_older_than_a_round_of_the_gnb_is_late(memory: GnbMemory) -> None:
-    reader = SlotReader(100_000_000)  # a round of 6 rows without 2 is 0.4 s
-    slot = indicate(reader, memory.write(timestamp=time.monotonic_ns() - 450_000_000))
-    assert reader.read(slot, (0,), 1, 0, 1) is None
-    assert reader.clock is Clock.MONOTONIC
+def test_a_row_that_was_copied_after_the_gnb_came_round_does_not_hide_the_round() -> None:
+    """40 slots without an indication, of which the last has been written where the first copy is made."""
+    with GnbMemory(rows=16) as memory:
+        reader = tried(memory)
+        slot = indicate(reader, memory.write())
+        for _ in range(39):
+            memory.write()
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        last = indicate(reader, memory.write())
+        assert last.skipped == 39
+
+
+def tried(memory: GnbMemory) -> SlotReader:
+    """A reader that knows the rows to differ from round to round, and to be complete when they are indicated."""
+    reader = SlotReader(500_000)
+    for _ in range(slot_reader.TRIAL):
+        slot = indicate(reader, memory.write())
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        copied_ns = time.monotonic_ns()
+        reader.all_read(copied_ns + slot_reader.MAX_TRANSIT_NS)
+        assert reader.counts(slot, copied_ns)
+    return reader
+
+
+@pytest.mark.parametrize("pattern", ["DDDDDDDDDU", "DDDDDDDSUU"])
+def test_the_age_of_a_row_is_counted_in_slots_that_were_written(pattern: str) -> None:
+    """200 and 600 slots of 2000 a second: a consumer that was not scheduled for a while finds every row intact."""
+    rng = np.random.default_rng(3)
+    with GnbMemory(rows=16) as memory:
+        reader = tried(memory)
+        numbers = (number for number in range(1000, 10**6) if pattern[number % len(pattern)] != "D")
+        for backlog in (1, 29, *rng.integers(1, 30, 8).tolist()):
+            written = [next(numbers) for _ in range(backlog)]
+            now_ns = time.monotonic_ns()
+            indications = [memory.write(now_ns - (written[-1] - number) * 500_000, number) for number in written]
+            slots = [indicate(reader, indication) for indication in indications]
+            assert all(reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots)
+            assert all(reader.counts(slot, time.monotonic_ns()) for slot in slots)
+
+
+def test_without_a_row_that_tells_a_copy_counts_when_a_later_indication_comes(memory: GnbMemory) -> None:
+    reader = SlotReader(500_000)
+    slot = indicate(reader, memory.write(time.monotonic_ns() - 500_000_000))  # however old it is
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+    copied_ns = time.monotonic_ns()
+    assert reader.counts(slot, copied_ns) is None
+    reader.all_read(copied_ns + slot_reader.MAX_TRANSIT_NS - 1)
+    assert reader.counts(slot, copied_ns) is None
+    reader.all_read(copied_ns + slot_reader.MAX_TRANSIT_NS)
+    assert reader.counts(slot, copied_ns)
+    reader.all_read(copied_ns)
+    indicate(reader, memory.write())
+    assert reader.counts(slot, copied_ns)
+    for _ in range(2):
+        indicate(reader, memory.write())
+    assert reader.counts(slot, copied_ns) is False  # of six rows, that which follows may be the slot's
+
+
+def test_rows_that_begin_with_zeros_tell_nothing() -> None:
+    """A simulated carrier without noise: a row that begins as before may be another round's."""
+    with GnbMemory(rows=16) as memory, memory.path.open("r+b") as file:
+        reader = tried(memory)
+        for _ in range(2 * memory.layout.rows):
+            indication = memory.indicate()
+            file.seek(memory.layout.offset(indication.fh_buffer_index, indication.fh_write_index))
+            file.write(bytes(64))
+            slot = indicate(reader, indication)
+            reader.read(slot, (0,), 1, 0, 1)
+        assert reader.counts(slot, time.monotonic_ns()) is None
+
+
+@pytest.mark.parametrize("timestamp", [None, 5])
+@pytest.mark.parametrize("part", [slice(None), slice(-64, None)])
+def test_an_agent_that_was_thought_to_write_first_and_does_not_is_found_out(part: slice, timestamp: int | None) -> None:
+    """With its first copy that differs from the row, at the end alone, too."""
+    antennas, prbs = (0, 1), 273
+    with GnbMemory(antennas=2, rows=16) as memory, memory.path.open("r+b", buffering=0) as file:
+        reader, octets = SlotReader(500_000), memory.row(0).tobytes()
+        slot = indicate(reader, memory.indicate(timestamp))
+        if part.start:
+            file.seek(memory.layout.offset(0, 0))
+            file.write(octets[: part.start])
+        assert reader.read(slot, antennas, ALL_SYMBOLS, 0, prbs) is not None
+        copied_ns = time.monotonic_ns()
+        memory.put(0)
+        slots = [indicate(reader, memory.write(timestamp)) for _ in range(2)]
+        assert reader.counts(slot, copied_ns) is False
+        assert reader.written_ns(slots[1]) == slots[1].read_ns
+        last = indicate(reader, memory.write(timestamp))
+        assert reader.read(slots[0], antennas, ALL_SYMBOLS, 0, prbs) is not None
+        assert reader.written_ns(last) is None
+
+
+def test_a_row_that_was_written_again_does_not_show_that_it_was_indicated_first(memory: GnbMemory) -> None:
+    with GnbMemory(rows=16) as memory:
+        reader = SlotReader(500_000)
+        slot = indicate(reader, memory.write())
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        copied_ns = time.monotonic_ns()
+        later = [memory.write() for _ in range(33)]
+        indicate(reader, later[0])
+        assert reader.counts(slot, copied_ns) is False
+        for indication in later[1:]:
+            last = indicate(reader, indication)
+        indicate(reader, memory.write())
+        reader.read(last, (0,), 1, 0, 1)
+        assert reader.written_ns(last) == last.read_ns
+
+
+@pytest.mark.parametrize(("rows", "first"), [(16, True), (120, False), (121, False)])
+def test_a_row_is_complete_when_it_is_indicated_or_when_the_next_one_is(rows: int, first: bool) -> None:
+    reader = SlotReader(LONG_NS)
+    with GnbMemory(rows=rows) as memory:
+        slot = indicate(reader, memory.indicate())
+        assert reader.written_ns(slot) == (slot.read_ns if first else None)
+        indicate(reader, memory.indicate())
+        assert reader.written_ns(slot) == slot.read_ns + (0 if first else slot_reader.MAX_WRITE_NS)
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_without_a_common_clock_the_newest_indication_tells(memory: GnbMemory, hours: int) -> None:
+def test_without_a_common_clock_the_newest_indication_tells(hours: int) -> None:
     reader = SlotReader(LONG_NS)
-    slots = [indicate(reader, memory.write(time.monotonic_ns() + hours * HOUR_NS)) for _ in range(7)]
-    read = [reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots]
-    assert read == [False, False, False, True, True, True, True]
+    with GnbMemory(rows=16) as memory:
+        slots = [indicate(reader, memory.write(time.monotonic_ns() + hours * HOUR_NS)) for _ in range(33)]
+        read = [reader.read(slot, (0,), 1, 0, 1) is not None for slot in slots]
+    assert read == 3 * [False] + 30 * [True]
     assert (reader.clock is Clock.UNKNOWN) == bool(hours)
 
 
 def test_without_a_common_clock_time_since_the_newest_counts(memory: GnbMemory) -> None:
-    reader = SlotReader(10_000_000)  # a round without 2 rows is 40 ms
+    reader = SlotReader(LONG_NS)
     slot = indicate(reader, memory.write(timestamp=5))
-    reader.all_read(time.monotonic_ns() - 41_000_000)
-    assert reader.read(slot, (0,), 1, 0, 1) is None
+    assert reader.read(slot, (0,), 1, 0, 1) is not None
+    assert reader.counts(slot, time.monotonic_ns())
+    reader.all_read(time.monotonic_ns() - 4 * LONG_NS)  # a round without two rows
+    assert reader.counts(slot, time.monotonic_ns()) is False
 
 
 @pytest.mark.parametrize(
@@ -125,20 +242,23 @@ def test_the_clock_is_found(memory: GnbMemory, clock: Clock, number: int) -> Non
     assert reader.clock is Clock.UNKNOWN
 
 
-def test_a_gnb_that_came_round_before_its_indications_came_is_noticed(memory: GnbMemory) -> None:
-    reader = SlotReader(LONG_NS)
-    for _ in range(3):
+@pytest.mark.parametrize("timestamp", [None, 5])
+def test_a_gnb_that_came_round_before_its_indications_came_is_noticed(timestamp: int | None) -> None:
+    with GnbMemory(rows=16) as memory:
+        reader = tried(memory)
+        slot = indicate(reader, memory.write(timestamp))
+        later = [memory.write(timestamp) for _ in range(32)]  # the last one in the slot's row
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        copied_ns = time.monotonic_ns()
+        assert not reader.counts(slot, copied_ns)
+        for indication in later:
+            indicate(reader, indication)
+        assert reader.counts(slot, copied_ns) is False
         slot = indicate(reader, memory.write())
         assert reader.read(slot, (0,), 1, 0, 1) is not None
-        assert not reader.is_late(slot)
-    slot = indicate(reader, memory.write())
-    for _ in range(6):
-        memory.write()  # the last one in the slot's row
-    assert reader.read(slot, (0,), 1, 0, 1) is not None
-    assert reader.is_late(slot)
-    slot = indicate(reader, memory.write())
-    assert reader.read(slot, (0,), 1, 0, 1) is not None
-    assert not reader.is_late(slot)
+        copied_ns = time.monotonic_ns()
+        indicate(reader, memory.write())
+        assert reader.counts(slot, copied_ns)
 
 
 def test_a_gnb_that_starts_anew_is_followed(memory: GnbMemory) -> None:

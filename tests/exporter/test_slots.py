@@ -1,8 +1,10 @@
 """Whole slots from an emulated gNB's shared memory over E3 and the exporter to a twin."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +134,34 @@ def test_every_slot_comes_bit_for_bit_or_is_in_a_gap(
     exporter.stop()
     assert exporter.counters.indications == said_or_missing(exporter)
     gnb.stop()
+
+
+def test_rows_are_not_late_because_the_exporter_was_not_scheduled(
+    twin: Twin, start_gnb: StartGnb, endpoints: Endpoints, tmp_path: Path
+) -> None:
+    """100 slots a second, of which a row lasts 320 ms, and an exporter that runs half of the time."""
+    start_gnb("--e3-generation", "G2b", "--tdd", "DDDDDDDDDU")
+    summary = tmp_path / "summary"
+    exporter = subprocess.Popen([
+        sys.executable, "-m", "twinlink_exporter", "--connect", twin[1], "--n-prbs", str(N_PRBS), "--scs-khz", "15",
+        "--setup", endpoints.setup, "--to-dapp", endpoints.to_dapp, "--from-dapp", endpoints.from_dapp,
+        "--summary", str(summary),
+    ])  # fmt: skip
+    try:
+        receiver = twin[0].receiver("spectrum")
+        take(receiver, 1)
+        for _ in range(20):
+            exporter.send_signal(signal.SIGSTOP)
+            time.sleep(0.06)
+            exporter.send_signal(signal.SIGCONT)
+            time.sleep(0.06)
+        exporter.terminate()
+        assert exporter.wait(patience()) == 0
+    finally:
+        exporter.kill()
+        exporter.wait()
+    counters = json.loads(summary.read_text())
+    assert counters["slots_late"] * 10 <= counters["indications"]  # a quarter, by the time that has passed
 
 
 def test_a_block_goes_over_the_second_subscription(

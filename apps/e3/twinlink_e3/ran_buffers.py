@@ -12,6 +12,7 @@ rows of buffer 0, then those of buffer 1, and begins again.  A row is a slot:
 
 PRBs are in natural order, with zeros above those of the carrier.  A value is the gNB's int16 times ``beta``, which
 nothing in the memory tells.  Rows carry no time, number or lock: an indication names the row and its time.
+OpenAirInterface, which has 16 rows, indicates a row when it has written it; NVIDIA's agents indicate first.
 """
 
 import struct
@@ -31,6 +32,7 @@ SAMPLE_OCTETS = 2 * VALUE_OCTETS
 SYMBOL_OCTETS = SUBCARRIERS * SAMPLE_OCTETS
 ANTENNA_OCTETS = SYMBOLS * SYMBOL_OCTETS
 MAX_ROWS = 65536
+OPENAIRINTERFACE_ROWS = 16
 HEADER_OCTETS = 64
 _HEADER = struct.Struct("<9I28x")
 
@@ -56,6 +58,11 @@ class RanBuffers:
     def octets(self) -> int:
         """Octets of the header and the two buffers."""
         return HEADER_OCTETS + BUFFERS * self.rows * self.row_octets
+
+    @property
+    def written_first(self) -> bool:
+        """Whether a row is complete when it is indicated; an agent that is not known to do so may write it later."""
+        return self.rows == OPENAIRINTERFACE_ROWS
 
     def offset(self, buffer: int, row: int) -> int:
         """Where a row begins.  Raises SharedMemoryError if there is no such row."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 class Counters:
     """The counters, as in ``summary``."""
 
-    indications: int = 0  # for this dApp, of I/Q
+    # For this dApp, of I/Q that can be decoded: exported + left_out + slots_late + slots_unreadable + without_twin.
+    indications: int = 0
     exported: int = 0  # symbols, or slots in the messages that were sent
     left_out: int = 0  # slots that were not to be sent: --every
     slots_late: int = 0  # read when the gNB may have written the next slot there; reported as missing
-    slots_unreadable: int = 0  # in shared memory that cannot be read; reported as missing
+    slots_unreadable: int = 0  # in shared memory that cannot be read, or may not be written yet; reported as missing
     slots_not_indicated: int = 0  # at least; reported as missing
     sensing: int = 0  # slots with sensing ranges that were sent
     sensing_missing: int = 0  # and that were not, because they could not be read, or were not indicated

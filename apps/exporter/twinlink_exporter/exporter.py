@@ -193,6 +193,7 @@ class Exporter:
     def _take_from_ran(self) -> bool:
         """Take in PDUs of the RAN, and send the slots that they indicate; returns whether these were all."""
         all_read = self._read_from_ran()
+        self._observations.send(all_read)
         for _ in range(COPIES):
             if not self._observations.copy(all_read):
                 break
@@ -276,6 +277,7 @@ class Exporter:
     def _lose_agent(self, event: str, text: str) -> None:
         self.counters.e3_lost += 1
         self._journal.event(event, text)
+        self._observations.finish()
         self._session.lost()
         self._do(self._blocks.e3_lost(Instant.now()))
 

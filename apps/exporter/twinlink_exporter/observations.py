@@ -1,9 +1,12 @@
 """Makes messages of flow ``spectrum`` from the E3 agent's I/Q: a symbol in each PDU, or slots in shared memory.
 
-Slots that cannot be read are counted, and the next slot that is sent says how many are missing before it.
+Slots that cannot be read are counted, and the next slot that is sent says how many are missing before it.  Each
+indication is counted once more, by what becomes of it: ``exported``, ``left_out``, ``slots_late``, ``slots_unreadable``
+or ``without_twin``.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -27,10 +30,11 @@ from .observation import Carrier, observe
 from .reduction import Reduction
 from .sensing_reader import SensingReader
 from .session import Session
-from .slot_reader import IndicatedSlot, SlotReader
+from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader
 
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
+MAX_HELD_NS = 1_000_000_000  # of an indicated slot for the next indication: a twin decides on none that is so old
 PAUSE_PART = 8  # at most an eighth of the gNB's rows is written during a pause
 NS_PER_SLOT_AT_15_KHZ = 1_000_000  # 3GPP TS 38.211 table 4.3.2-1
 
@@ -40,11 +44,11 @@ class _Copy:
     """An indicated slot, and its I/Q, unless it is left out or ``missing``."""
 
     slot: IndicatedSlot
-    not_indicated: int  # slots that would have been sent, before it
+    missing: int  # slots that would have been sent, before it, or with it
     head: SlotSpectrum | None = None
     symbols: int = 0
     samples: NDArray[np.float16] | None = None
-    missing: int = 0
+    copied_ns: int = 0
 
 
 class Observations:
@@ -81,15 +85,15 @@ class Observations:
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
         self._clock: Clock | None = None  # as the log has it
-        self._indicated: list[tuple[IndicatedSlot, int]] = []  # with the slots missing before it
-        self._copied: list[_Copy] = []
-        self._not_indicated = 0  # that would have been sent, before the next slot
+        self._indicated: deque[tuple[IndicatedSlot, int]] = deque()  # with the slots missing before it
+        self._copied: deque[_Copy] = deque()
+        self._missing_before = 0  # slots that would have been sent, before the next one that is indicated
         self._waiting: list[Slot] = []
         self._head: SlotSpectrum | None = None  # of the waiting slots
         self._heads: dict[tuple[int, ...], SlotSpectrum] = {}  # by antennas
         self._waits_since_ns = 0
         self._came = False  # slots, since the last `pause_ns`
-        self._missing = 0
+        self._missing = 0  # before the next one that is added
 
     def take(self, message: IndicationMessage, session: Session, observed_ns: int) -> None:
         """Take in an indication: a symbol or sensing ranges are sent; a slot in shared memory is sent after `copy`.
@@ -106,12 +110,12 @@ class Observations:
         if session.by_reference and message.ran_function_identifier == RAN_FUNCTION:
             self._take_ranges(codec.decode_structure(SensingIndication, message.protocol_data), observed_ns)
             return
-        self._counters.indications += 1
         if session.by_reference:
             self._indicated_slot(codec.decode_structure(SlotIndication, message.protocol_data), observed_ns)
             return
         data = codec.decode_structure(IqDataIndication, message.protocol_data)
         payload = observe(message, data, self._carrier, observed_ns).encode()
+        self._counters.indications += 1
         if not self._has_twin():
             self._counters.without_twin += 1
             return
@@ -120,43 +124,55 @@ class Observations:
 
     @property
     def pending(self) -> bool:
-        """Whether slots were indicated that are not copied yet."""
-        return bool(self._indicated)
+        """Whether there are slots to `copy` or to `send`, though the agent may have sent nothing more."""
+        now_ns = time.monotonic_ns()
+        return self._is_written(now_ns) or bool(self._copied and now_ns >= self._copied[0].copied_ns + MAX_TRANSIT_NS)
 
     def copy(self, all_read: bool) -> bool:
-        """Copy the indicated slots, to be sent by `send`; returns whether there are any.
+        """Copy the indicated slots whose rows are complete, to be sent by `send`; returns whether there are any.
 
         Args:
             all_read: whether there was no further PDU of the agent.
         """
-        slots, self._indicated = self._indicated, []
-        if slots and all_read:
-            self._reader.all_read(time.monotonic_ns())
+        if not self._indicated:
+            return False
+        now_ns, slots = time.monotonic_ns(), []
+        if all_read:
+            self._reader.all_read(now_ns)
+        while self._is_written(now_ns):
+            slots.append(self._indicated.popleft())
         if not self._has_twin():
             self._counters.without_twin += len(slots)
             return False
-        self._copied = [self._copy(slot, not_indicated) for slot, not_indicated in slots]
+        self._copied.extend(self._copy(slot, missing) for slot, missing in slots)
         self._came = self._came or bool(slots)
         return bool(slots)
 
-    def send(self, all_read: bool) -> None:
-        """Send the copied slots that count, if they make up messages.
+    def send(self, all_read: bool, last: bool = False) -> None:
+        """Send the copied slots that count, if they make up messages; those of which that is not yet known wait.
 
         Args:
             all_read: whether, after `copy`, there was no further PDU of the agent.
+            last: no further indication comes: what is not known to count is late.
         """
-        copied, self._copied = self._copied, []
+        if not self._copied:
+            return
         if all_read:
             self._reader.all_read(time.monotonic_ns())
-        for each in copied:
-            self._missing += each.not_indicated + each.missing
+        while self._copied:
+            each = self._copied[0]
+            counts = False if each.samples is None else self._reader.counts(each.slot, each.copied_ns)
+            if counts is None and not last:
+                break
+            self._copied.popleft()
+            self._missing += each.missing
             if each.samples is None or each.head is None:
                 continue
-            if self._reader.is_late(each.slot):
+            if counts:
+                self._add(each.slot, each.head, each.symbols, each.samples)
+            else:
                 self._count_late()
                 self._missing += 1
-            else:
-                self._add(each.slot, each.head, each.symbols, each.samples)
         if self._reader.clock is not self._clock:
             self._report_clock()
 
@@ -170,13 +186,28 @@ class Observations:
         return min(lacking - 1, self._reader.rows // PAUSE_PART) * self._slot_ns if came else 0
 
     def next_timer_ns(self) -> int | None:
-        """Monotonic time at which to call `timer`; None if nothing waits."""
-        return self._waits_since_ns + MAX_WAIT_NS if self._waiting else None
+        """Monotonic time at which to call `timer`, and to handle what is `pending`; None if nothing waits."""
+        times = [self._waits_since_ns + MAX_WAIT_NS] if self._waiting else []
+        if self._copied:
+            times.append(self._copied[0].copied_ns + MAX_TRANSIT_NS)
+        if self._indicated:
+            slot, _ = self._indicated[0]
+            written_ns = self._reader.written_ns(slot)
+            times.append(slot.read_ns + MAX_HELD_NS if written_ns is None else written_ns)
+        return min(times, default=None)
 
     def timer(self, now_ns: int) -> None:
-        """Send slots that have waited for others long enough."""
+        """Send slots that have waited for others long enough; give one up that has waited for the next indication."""
         if self._waiting and now_ns >= self._waits_since_ns + MAX_WAIT_NS:
             self._flush()
+        if self._indicated and now_ns >= self._indicated[0][0].read_ns + MAX_HELD_NS and not self._is_written(now_ns):
+            self._give_up()
+
+    def finish(self) -> None:
+        """Send what was indicated, as no further indication comes of this agent, or of this shared memory."""
+        self.copy(all_read=False)
+        self.send(all_read=False, last=True)
+        self._give_up()
 
     def _flush(self) -> None:
         """Send the slots that wait for others."""
@@ -187,7 +218,8 @@ class Observations:
             self._counters.exported += len(message.slots)
 
     def close(self) -> None:
-        """Send what waits, and close the shared memory."""
+        """Send what was indicated and what waits, and close the shared memory."""
+        self.finish()
         self._flush()
         self._reader.close()
         self._sensing.close()
@@ -212,45 +244,60 @@ class Observations:
             indication = replace(indication, timestamp=0)
         try:
             if not reader.is_open(indication.shm_name):
-                self._finish()
+                self.finish()
                 reader.open(indication.shm_name)
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
             slot = reader.indicated(indication, observed_ns)
         except SharedMemoryError as error:
-            counters.slots_unreadable += 1
-            self._missing += 1
-            self._journal.complaint("slots-unreadable", f"the I/Q of a slot cannot be read: {error}")
+            counters.indications += 1
+            self._missing_before += 1
+            self._count_unreadable(1, str(error))
             return
         if slot is None:
             counters.for_others += 1
             return
+        counters.indications += 1
         counters.slots_not_indicated += slot.skipped
         every = self._reduction.every
-        self._not_indicated += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
+        self._missing_before += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
         if slot.number % every:
             counters.left_out += 1
         else:
-            self._indicated.append((slot, self._not_indicated))
-            self._not_indicated = 0
+            self._indicated.append((slot, self._missing_before))
+            self._missing_before = 0
 
-    def _finish(self) -> None:
-        """Send the slots of a gNB that has made its shared memory anew: what was open still has them."""
-        if self._copied:
-            self.send(all_read=False)
-        if self._indicated and self.copy(all_read=False):
-            self.send(all_read=False)
+    def _is_written(self, now_ns: int) -> bool:
+        """Whether the row of the first indicated slot is complete."""
+        if not self._indicated:
+            return False
+        written_ns = self._reader.written_ns(self._indicated[0][0])
+        return written_ns is not None and now_ns >= written_ns
 
-    def _copy(self, slot: IndicatedSlot, not_indicated: int) -> _Copy:
-        counters, reduction, indication = self._counters, self._reduction, slot.indication
-        copy = _Copy(slot, not_indicated)
+    def _give_up(self) -> None:
+        """Count the indicated slots as missing: nothing tells that the gNB has written their rows."""
+        slots = list(self._indicated)
+        self._indicated.clear()
+        self._missing += sum(missing + 1 for _, missing in slots)
+        if not self._has_twin():
+            self._counters.without_twin += len(slots)
+        elif slots:
+            self._count_unreadable(len(slots), "no later indication has come, which tells that the gNB has written it")
+
+    def _count_unreadable(self, slots: int, reason: str) -> None:
+        self._counters.slots_unreadable += slots
+        self._journal.complaint("slots-unreadable", f"the I/Q of a slot cannot be read: {reason}")
+
+    def _copy(self, slot: IndicatedSlot, missing: int) -> _Copy:
+        reduction, indication = self._reduction, slot.indication
+        copy = _Copy(slot, missing)
         in_row = self._reader.antennas
         present = range(in_row if indication.n_rx_ant is None else min(indication.n_rx_ant, in_row))
         antennas = tuple(antenna for antenna in reduction.antennas if antenna in present)
         mask = indication.valid_symbol_mask
         copy.symbols = reduction.symbols & (ALL_SYMBOLS if mask is None else mask)
         if not copy.symbols or not antennas:
-            counters.left_out += 1
+            self._counters.left_out += 1
             if not antennas:
                 text = f"none of the antennas that --antennas names exists: the gNB has {len(present)}"
                 self._journal.complaint("no-antenna", text)
@@ -259,13 +306,13 @@ class Observations:
         try:
             copy.samples = self._reader.read(slot, antennas, copy.symbols, head.first_prb, head.n_prbs)
         except SharedMemoryError as error:
-            counters.slots_unreadable += 1
-            copy.missing = 1
-            self._journal.complaint("slots-unreadable", f"the I/Q of a slot cannot be read: {error}")
+            self._count_unreadable(1, str(error))
+            copy.missing += 1
             return copy
+        copy.copied_ns = time.monotonic_ns()
         if copy.samples is None:
             self._count_late()
-            copy.missing = 1
+            copy.missing += 1
         return copy
 
     def _count_late(self) -> None:

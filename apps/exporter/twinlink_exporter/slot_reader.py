@@ -1,14 +1,26 @@
 """Reads the slots that indications of RAN function 2 name from the gNB's shared memory (`twinlink_e3.ran_buffers`).
 
 The gNB writes its rows in a circle and waits for no reader, and a row does not say which slot is in it.  So a copy of a
-row counts only if the gNB cannot have begun to write it again when the copy was complete.  That is judged after the
-indications that have come meanwhile were read:
+row counts only if the row was complete when the copy began, and if the gNB cannot have begun to write it again when the
+copy was complete.
 
-1. It is younger than the time in which the gNB writes all rows but two, at one row a slot.  The gNB's clock is the one
-   whose time is nearest to the indication's; if none is within `MAX_AGE_NS`, this rule says nothing.
-2. So many rows later than the newest indication, plus the slots since that was read, the gNB has not come round.
-3. The row of a slot two or more before it, which the gNB writes again first, still begins as when it was copied.  This
-   holds also for a gNB that writes many slots at once to catch up, before their indications come.
+A row is complete when it is indicated if the gNB is one that writes first (`RanBuffers.written_first`).  The first
+`TRIAL` copies count only if their rows are the same when rule 3, below, applies; if one is not, the gNB is of the other
+kind.  Any other gNB may indicate first: the row is complete when a later indication has come, and `MAX_WRITE_NS` have
+passed.
+
+Whether the gNB had come round is judged after the copy, when the indications that have come meanwhile were read.  It is
+counted in slots, as a gNB does not write in every slot, and may write many at once to catch up:
+
+1. It had if the newest indication is as many rows later as there are, but two.
+2. It had not if the row of a slot two or more before it, which it writes again first, still begins as when it was
+   copied, and rows do not begin alike from round to round.
+3. Otherwise, it had not if an indication was read that the gNB made after the copy, or if none has come for
+   `MAX_TRANSIT_NS`.  Until then, it is not known.
+
+The gNB's clock is the one whose time is nearest to the indication's.  If none is within `MAX_AGE_NS`, this takes the
+place of rule 3: it had not, unless the row before was written again, or this one may have been by a gNB that wrote in
+each slot since the newest indication was read.
 
 Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
 passed that the gNB may have come round, it has not if the last row still begins as when it was copied.  Otherwise, the
@@ -40,6 +52,9 @@ FRAME_NS, FRAMES = 10_000_000, 1024  # 3GPP TS 38.211 clause 4.3.1: the system f
 MARK_OCTETS = SUBCARRIERS_PER_PRB * SAMPLE_OCTETS  # of a PRB: noise, which is never twice the same
 MAX_BACK = 64  # slots before a slot whose rows are looked at
 SPARE_ROWS = 2  # the one that is being written, and the next
+MAX_TRANSIT_NS = 20_000_000  # of an indication, on a busy machine
+TRIAL = 256  # copies: of an agent that indicates first, a tenth or more differs
+MAX_WRITE_NS = 3_000_000  # after its indication, a row is complete: NVIDIA's agents were seen to take up to 1 ms
 _CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
 
 
@@ -51,21 +66,25 @@ class IndicatedSlot:
         number: counts the rows that the gNB has written.
         skipped: slots before this one that were not indicated.
         observed_ns: when the indication was read, Unix time.
+        read_ns: the same, monotonic time.
     """
 
     indication: SlotIndication
     number: int
     skipped: int
     observed_ns: int
+    read_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """How the copy of a slot begins, and where that is in the shared memory."""
+    """How the copy of a slot begins and ends, and where that is in the shared memory."""
 
     number: int
     offset: int
     octets: bytes
+    end_offset: int
+    end_octets: bytes
 
 
 class SlotReader:
@@ -84,9 +103,13 @@ class SlotReader:
         self._file: SharedMemoryFile | None = None
         self._layout = RanBuffers()
         self._header = b""
-        self._marks: dict[int, _Mark] = {}  # of the copies that count, by the position of their rows
-        # Whether the last row that was written again begins as before, so that marks tell nothing.
-        self._repeats = False
+        self._marks: dict[int, _Mark] = {}  # of the copies that count, or may, by the position of their rows
+        self._counted = 0  # number of the last one that counts
+        # Whether the last row that was written again begins as before, so that marks tell nothing; None: not yet known.
+        self._repeats: bool | None = None
+        self._written_first = False  # see `RanBuffers`, unless a copy has shown the contrary
+        self._trial = 0  # copies that are to be compared with their rows again
+        self._changed: tuple[int, int] | None = None  # number of one whose row was another then, and when
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
@@ -113,13 +136,16 @@ class SlotReader:
             file.close()
             raise
         self._file, self._header, self._layout = file, header, layout
+        self._written_first, self._changed = layout.written_first, None
+        self._trial = TRIAL if layout.written_first else 0
 
     def close(self) -> None:
         """Close the shared memory; the next slot is the first of another gNB."""
         if self._file:
             self._file.close()
-        self._file, self._newest, self.clock = None, None, Clock.UNKNOWN
+        self._file, self._newest, self._repeats, self.clock = None, None, None, Clock.UNKNOWN
         self._marks.clear()
+        self._counted = 0
 
     def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
         """Number an indication, in the order in which they come; None for one that came before.
@@ -136,8 +162,15 @@ class SlotReader:
             step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
             step += rows * self._rounds(step, rows, self._slots_between(newest.indication, indication))
         number = (newest.number if newest else 0) + step
-        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns)
+        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns, time.monotonic_ns())
         return self._newest
+
+    def written_ns(self, slot: IndicatedSlot) -> int | None:
+        """Monotonic time from which the row of a slot is complete; None: not before a later indication comes."""
+        if self._written_first:
+            return slot.read_ns
+        assert self._newest
+        return slot.read_ns + MAX_WRITE_NS if self._newest.number > slot.number else None
 
     def all_read(self, now_ns: int) -> None:
         """There was no further indication at this monotonic time."""
@@ -146,10 +179,10 @@ class SlotReader:
     def read(
         self, slot: IndicatedSlot, antennas: Sequence[int], symbols: int, first_prb: int, n_prbs: int
     ) -> NDArray[np.float16] | None:
-        """Copy a part of a slot, which counts if it is not `is_late` when further indications were read.
+        """Copy a part of a slot; when further indications were read, `counts` tells whether the copy counts.
 
         Args:
-            slot: which.
+            slot: which, with a complete row: `written_ns`.
             antennas: their numbers.
             symbols: mask of the symbols.
             first_prb, n_prbs: range of PRBs.
@@ -161,7 +194,8 @@ class SlotReader:
             SharedMemoryError: the shared memory is too short, or the row has no such antenna.
         """
         assert self._file
-        if self._is_old(slot):  # with many waiting, to copy them would make the next ones late, too
+        self._judge_order()
+        if not self._rows_left(slot):  # to copy those that are late would make the next ones late, too
             return None
         if max(antennas) >= self.antennas:
             raise SharedMemoryError(f"there is no antenna {max(antennas)}: a row has {self.antennas}")
@@ -176,10 +210,11 @@ class SlotReader:
             for symbol in numbers:
                 self._file.read_into(octets[at : at + size], start + antenna * ANTENNA_OCTETS + symbol * SYMBOL_OCTETS)
                 at += size
+        position = _position(indication, self._layout)
         first = start + antennas[0] * ANTENNA_OCTETS + numbers[0] * SYMBOL_OCTETS
-        mark, position = _Mark(slot.number, first, bytes(octets[:MARK_OCTETS])), _position(indication, self._layout)
-        before = self._marks.get(position)
-        if before and before.number == mark.number - self.rows:
+        last = start + antennas[-1] * ANTENNA_OCTETS + numbers[-1] * SYMBOL_OCTETS + size - MARK_OCTETS
+        mark = _Mark(slot.number, first, bytes(octets[:MARK_OCTETS]), last, bytes(octets[-MARK_OCTETS:]))
+        if before := self._marks.get(position):
             self._repeats = before.octets == mark.octets
         self._marks[position] = mark
         return part
@@ -194,17 +229,83 @@ class SlotReader:
         """Antennas of a row."""
         return self._layout.antennas
 
-    def is_late(self, slot: IndicatedSlot) -> bool:
-        """Whether the gNB may have begun to write the row of a copy again by now."""
-        late = self._is_old(slot) or self._has_come_round(slot)
-        if late:
-            self._marks.pop(_position(slot.indication, self._layout), None)
-        return late
+    def counts(self, slot: IndicatedSlot, copied_ns: int) -> bool | None:
+        """Whether the copy of a slot counts; None: not known before a further indication, or `MAX_TRANSIT_NS`.
 
-    def _has_come_round(self, slot: IndicatedSlot) -> bool:
-        """Whether the gNB has written a row again that comes before the slot's, as far as one is known."""
-        mark = self._mark_before(slot, range(SPARE_ROWS, min(self.rows - SPARE_ROWS, MAX_BACK) + 1))
-        return mark is not None and not self._stands(mark)
+        Copies are asked about in their order: those that count tell about the next ones.
+
+        Args:
+            slot: which.
+            copied_ns: when the copy was complete, monotonic time.
+        """
+        counts = self._counts(slot, copied_ns)
+        position = _position(slot.indication, self._layout)
+        if counts:
+            self._counted = slot.number
+        elif counts is False and (mark := self._marks.get(position)) and mark.number == slot.number:
+            del self._marks[position]
+        return counts
+
+    def _counts(self, slot: IndicatedSlot, copied_ns: int) -> bool | None:
+        assert self._newest
+        rows_left, spare = self._rows_left(slot), self._spare_rows
+        if not rows_left:
+            return False
+        mark = self._mark_before(slot, range(spare, min(self.rows - spare, MAX_BACK) + 1))
+        stands = mark is None or self._stands(mark)
+        if mark and stands and self._tells(mark) and not self._trial:
+            return True
+        made_ns = self._newest_made_ns()
+        if self.clock is Clock.UNKNOWN:
+            if not stands or time.monotonic_ns() - self._newest_read_ns >= rows_left * self._slot_ns:
+                return False
+            if not self._trial:
+                return True
+        if made_ns > copied_ns or self._newest_read_ns >= copied_ns + MAX_TRANSIT_NS:
+            return not self._trial or self._is_unchanged(slot)
+        return None
+
+    def _is_unchanged(self, slot: IndicatedSlot) -> bool:
+        """Whether the row of a slot is as it was copied."""
+        mark = self._mark_before(slot, range(1))
+        if mark and self._stands(mark) and self._reads(mark.end_offset, mark.end_octets):
+            self._trial -= 1
+            return True
+        if mark and self._changed is None:
+            self._changed = slot.number, time.monotonic_ns()
+        return False
+
+    def _judge_order(self) -> None:
+        """A row that has changed, and that the gNB had not come round to then, was indicated before it was written."""
+        made_ns = self._newest_made_ns()
+        if self._changed is None:
+            return
+        assert self._newest
+        number, changed_ns = self._changed
+        if made_ns > changed_ns:
+            self._written_first = self._newest.number - number >= self.rows - SPARE_ROWS
+            self._changed = None
+
+    def _newest_made_ns(self) -> int:
+        """Monotonic time at which the gNB made the newest indication; if its clock is not known, when it was read."""
+        assert self._newest
+        age_ns = self._age_ns(self._newest.indication.timestamp)
+        return self._newest.read_ns if age_ns is None else time.monotonic_ns() - age_ns
+
+    def _rows_left(self, slot: IndicatedSlot) -> int:
+        """Rows that the gNB may write after the newest indication before it comes to that of the slot."""
+        assert self._newest
+        return max(0, self.rows - self._spare_rows - (self._newest.number - slot.number))
+
+    @property
+    def _spare_rows(self) -> int:
+        """Rows that the gNB may be writing, and the next one."""
+        late = 0 if self._written_first else -(-MAX_WRITE_NS // self._slot_ns)
+        return min(SPARE_ROWS + late, self.rows // 2)
+
+    def _tells(self, mark: _Mark) -> bool:
+        """Whether a row that begins as the mark says was not written again: noise differs, zeros do not."""
+        return self._repeats is False and any(mark.octets)
 
     def _mark_before(self, slot: IndicatedSlot, backs: range) -> _Mark | None:
         """The mark of the first slot that has one, looking ``backs`` slots before this one."""
@@ -217,21 +318,15 @@ class SlotReader:
 
     def _stands(self, mark: _Mark) -> bool:
         """Whether the row still begins as the mark says."""
+        return self._reads(mark.offset, mark.octets)
+
+    def _reads(self, offset: int, octets: bytes) -> bool:
+        """Whether this is there."""
         assert self._file
         try:
-            return self._file.read(len(mark.octets), mark.offset) == mark.octets
+            return self._file.read(len(octets), offset) == octets
         except SharedMemoryError:  # it was cut short
             return False
-
-    def _is_old(self, slot: IndicatedSlot) -> bool:
-        """Whether, by the times, the gNB may have begun to write the row again."""
-        assert self._newest
-        limit_ns = (self.rows - SPARE_ROWS) * self._slot_ns
-        age_ns = self._age_ns(slot.indication.timestamp)
-        if age_ns is not None and age_ns >= limit_ns:
-            return True
-        since_ns = time.monotonic_ns() - self._newest_read_ns
-        return (self._newest.number - slot.number) * self._slot_ns + since_ns >= limit_ns
 
     def _slots_between(self, earlier: SlotIndication, later: SlotIndication) -> int:
         """By their frame and slot numbers, which are the same again after 10.24 s; the times tell how often."""
@@ -251,7 +346,8 @@ class SlotReader:
     def _last_row_stands(self) -> bool:
         """Whether the gNB has not written the row of the newest indication again, as far as that is known."""
         assert self._newest
-        mark = self._mark_before(self._newest, range(min(self.rows, MAX_BACK)))
+        since = self._newest.number - self._counted  # a copy that does not count may be of a later round
+        mark = self._mark_before(self._newest, range(since, min(self.rows, MAX_BACK)))
         return mark is not None and not self._repeats and self._stands(mark)
 
     def _age_ns(self, timestamp: int) -> int | None:
