@@ -113,9 +113,32 @@ def test_json_is_flat_with_hexadecimal_payloads() -> None:
     assert now > 10**15  # ns
 
 
+def test_nested_payloads_are_read_by_every_json_codec_and_written_by_one() -> None:
+    nested, data = e3.JSON_CODECS["nested"], b'{"a":[1,{"b":"c"}]}'
+    function = e3.RanFunctionDefinition(2, (1,), (), data)
+    for pdu, path in (
+        (e3.DAppControlAction(5, 1, 1, 1, data, timestamp=10**15), ("actionData",)),
+        (e3.DAppReport(5, 1, 1, data, timestamp=10**15), ("reportData",)),
+        (
+            e3.SetupResponse(5, 1, "positive", "g", None, 1, (function,), timestamp=10**15),
+            ("ranFunctionList", 0, "ranFunctionData"),
+        ),
+    ):
+        for codec, written in ((nested, json.loads(data)), (e3.JSON_CODECS["G2b"], data.hex())):
+            octets = codec.encode(pdu)
+            value = json.loads(octets)
+            for step in path:
+                value = value[step]
+            assert value == written
+            assert [each.decode(octets) for each in e3.JSON_CODECS.values()] == [pdu] * 3
+    with pytest.raises(e3.InvalidPdu):
+        nested.encode(e3.DAppControlAction(5, 1, 1, 1, b"\x01"))
+
+
 @pytest.mark.parametrize(
     ("generation", "pdu"),
     [
+        ("G0", e3.SetupResponse(1, 1, "negative", "g", message="why")),
         ("G0", e3.ReleaseMessage(1, 1, timestamp=5)),
         ("G0", e3.IndicationMessage(1, 1, 1, b"x", timestamp=5)),
         ("G1", e3.DAppControlAction(1, 1, 1, 1, b"x", 7)),

@@ -22,7 +22,7 @@ from .conftest import LONG_MS, StartExporter, Twin
 from .emulated_agent import EmulatedAgent
 
 G0, G1, G2A, G2B = e3.ASN1_CODECS.values()
-JSON_G0, JSON_G2 = e3.JSON_CODECS.values()
+JSON_G0, JSON_G2, JSON_NESTED = e3.JSON_CODECS.values()
 
 
 @pytest.fixture
@@ -48,7 +48,16 @@ def take_observations(twin: Twin, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("link", "codec"),
-    [("posix", G0), ("zmq", G1), ("posix", G2A), ("zmq", G2B), ("posix", G2B), ("zmq", JSON_G0), ("posix", JSON_G2)],
+    [
+        ("posix", G0),
+        ("zmq", G1),
+        ("posix", G2A),
+        ("zmq", G2B),
+        ("posix", G2B),
+        ("zmq", JSON_G0),
+        ("posix", JSON_G2),
+        ("zmq", JSON_NESTED),
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_block_is_installed_and_released(

@@ -212,7 +212,7 @@ def test_what_is_for_others_is_passed_over() -> None:
     session = make()
     answer_setup(session, 0)
     assert session.received(SubscriptionResponse(1, 2, 8, "positive", 1), 0) is None
-    assert session.received(ReleaseMessage(1, 7), 0) is None
+    assert session.received(ReleaseMessage(1, 8), 0) is None
     assert session.state is State.SUBSCRIBE
 
 

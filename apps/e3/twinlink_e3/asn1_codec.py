@@ -48,9 +48,10 @@ class Asn1Codec:
     def __init__(self, generation: str) -> None:
         self.name = self.generation = generation
         order = grammar.GENERATIONS.index
-        self._absent = {
+        # Fields that asn1tools would leave out in silence.
+        self._absent = grammar.JSON_ONLY | {
             name for name, first in grammar.SINCE.items() if order(first) > order(generation)
-        }  # fields that asn1tools would leave out in silence
+        }
         self._texts = _TEXTS if grammar.names_are_octets(generation) else ()
         self._is_g2 = generation.startswith("G2")
 

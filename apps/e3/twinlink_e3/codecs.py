@@ -9,7 +9,7 @@ from .pdu import Pdu
 from .service_model import Structure
 
 ASN1_CODECS = {generation: Asn1Codec(generation) for generation in GENERATIONS}
-JSON_CODECS = {"G0": JsonCodec("G0"), "G2b": JsonCodec("G2b")}
+JSON_CODECS = {"G0": JsonCodec("G0"), "G2b": JsonCodec("G2b"), "nested": JsonCodec("G2b", nested=True)}
 G0 = ASN1_CODECS["G0"]
 
 

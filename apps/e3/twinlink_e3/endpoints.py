@@ -36,8 +36,9 @@ class Endpoints:
 
 
 LINKS = ("zmq", "posix")
-# As hard-coded in dapps 0.0.6 and by default in libe3.
+# As hard-coded in dapps 0.0.6 and by default in libe3; and as in the examples of NVIDIA's Aerial.
 ENDPOINTS = {
+    "aerial": Endpoints("tcp://127.0.0.1:5555", "tcp://127.0.0.1:5556", "tcp://127.0.0.1:5557"),
     "ipc": Endpoints("ipc:///tmp/dapps/setup", "ipc:///tmp/dapps/e3_socket", "ipc:///tmp/dapps/dapp_socket"),
     "tcp": Endpoints("tcp://127.0.0.1:9990", "tcp://127.0.0.1:9991", "tcp://127.0.0.1:9999"),
 }

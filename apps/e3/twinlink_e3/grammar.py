@@ -26,6 +26,8 @@ SINCE = {
     ("subscriptionResponse", "periodicity"): "G2b",
 }
 
+JSON_ONLY = {("setupResponse", "message"), ("subscriptionResponse", "message")}
+
 # `more` is the extension marker, with the comma before it.  Octets depend on the order of fields and alternatives, but
 # not on the names of types.
 _E3AP = Template("""

@@ -12,6 +12,8 @@ TELEMETRY_IQ = 1  # in the PDU; where RAN function 2 is offered, it is that of s
 TELEMETRY_SENSING = 1
 L1_KPM_FUNCTION = 2
 TELEMETRY_SLOT = 1  # of RAN function 2: I/Q of a slot in shared memory
+# Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: I/Q, time, frame, slot, cell, antennas.
+TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8)
 ALL_SYMBOLS = 0x3FFF
 CONTROL_PRB_BLOCK = 1
 N_PRBS_MAX = 273  # PRB indices are 0 to 272

@@ -33,7 +33,7 @@ from .link_inbox import LinkInbox
 from .observation import Carrier
 from .observations import Observations
 from .reduction import Reduction
-from .session import Session, SessionEvent, SetUp, State, Subscribed
+from .session import Released, Session, SessionEvent, SetUp, State, Subscribed
 from .sockets import E3Sockets, setup_problem
 from .twin_sync import SyncLimits
 from .twins import Twins
@@ -265,6 +265,9 @@ class Exporter:
             positive = event.response_code == "positive"
             ran_ns = event.timestamp if self._session.sequenced else None
             self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now(), ran_ns))
+            return
+        if isinstance(event, Released):
+            self._lose_agent("e3-lost", "the E3 agent released this dApp; setting up again")
             return
         self.counters.setups += isinstance(event, SetUp)
         report.session_event(self._journal, event, self._session.dapp_id)

@@ -35,6 +35,7 @@ from twinlink_e3 import (
     Recognised,
     ReleaseMessage,
     SetupRequest,
+    SetupResponse,
     SubscriptionRequest,
     SubscriptionResponse,
     recognise,
@@ -111,7 +112,12 @@ class Refused:
     reason: str
 
 
-SessionEvent = SetUp | OtherGeneration | Subscribed | Refused | MessageAck
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Event: the agent released this dApp, as NVIDIA's does after half an hour without a subscription."""
+
+
+SessionEvent = SetUp | OtherGeneration | Subscribed | Refused | Released | MessageAck
 
 
 class Session:
@@ -212,7 +218,7 @@ class Session:
         codec, response = found.codec, found.response
         self._tries = 0
         asked, self._due_ns = self.codec, now_ns + REFUSED_NS  # unless it succeeds below
-        ran, positive = response.ran_identifier, response.response_code == "positive"
+        ran, positive = response.ran_identifier or "the E3 agent", response.response_code == "positive"
         refusal: str | None = None
         if codec.name not in self._search.accepted:
             refusal = f"{ran} speaks {codec.name}, which {self._search.options} excludes: change or omit it"
@@ -222,8 +228,8 @@ class Session:
             self._answered_in, self._due_ns = codec, now_ns
         else:
             refusal = (
-                f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}: look at its log; if "
-                "dApps that ended without a release have used up its dApp identifiers, restart the gNB"
+                f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}{_saying(response)}: "
+                "look at its log; if dApps that ended without a release have used up its dApp identifiers, restart the gNB"
             )
         if positive and (refusal or self._answered_in):
             self._give_back(codec, response.dapp_identifier)
@@ -258,6 +264,8 @@ class Session:
         """Handle a PDU other than an indication; None if it is not for us, or of no use."""
         if isinstance(pdu, MessageAck):
             return pdu
+        if isinstance(pdu, ReleaseMessage) and pdu.dapp_identifier == self.dapp_id:
+            return Released()
         if not isinstance(pdu, SubscriptionResponse) or pdu.dapp_identifier != self.dapp_id:
             return None
         if self.state is not State.SUBSCRIBE or pdu.request_id not in self._asked:
@@ -269,7 +277,8 @@ class Session:
             self.offers_block = False
             return self._subscribed(None, now_ns, refused=function)
         self._due_ns = now_ns + REFUSED_NS
-        return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}")
+        text = f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}"
+        return Refused(f"{text}{_saying(pdu)}")
 
     def expects(self, message: IndicationMessage) -> bool:
         """Whether an indication is for us, and of a RAN function that was asked for telemetry."""
@@ -349,3 +358,7 @@ class Session:
         self.state = State.SUBSCRIBED
         self._due_ns = now_ns + self._patience_ns
         return Subscribed(self._granted[0], refused)
+
+
+def _saying(response: SetupResponse | SubscriptionResponse) -> str:
+    return f" ({response.message})" if response.message else ""

@@ -5,7 +5,9 @@
     RAN function 1 (spectrum) with telemetry 1  in PDUs, of 1           the same subscription
 
 Where RAN function 2 is offered, telemetry 1 of RAN function 1 is sensing ranges.  OpenAirInterface serves controls of
-RAN function 1 only to dApps that have subscribed to it.
+RAN function 1 only to dApps that have subscribed to it.  NVIDIA's Aerial has RAN function 2 alone, which it describes
+as a list of streams: of each slot it sends those that were subscribed, and ten slots a second unless it is asked for
+all.
 """
 
 from dataclasses import dataclass
@@ -17,14 +19,16 @@ from twinlink_e3 import (
     TELEMETRY_IQ,
     TELEMETRY_SENSING,
     TELEMETRY_SLOT,
+    TELEMETRY_STREAMS,
     Codec,
     RanFunctionDefinition,
     SetupResponse,
 )
 
 # A subscription for control alone gets indications, too: as few as each generation can ask for.
-_RARELY = {"G2b": 60_000_000, "JSON-G2": 60_000_000}
+_RARELY = dict.fromkeys(("G2b", "JSON-G2", "JSON-nested"), 60_000_000)
 _RARELY_BEFORE = 1000
+EVERY_SLOT = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,13 @@ def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tu
     """The subscriptions, that of the I/Q first; there is an `objection` if that cannot be had."""
     spectrum = _function(response, RAN_FUNCTION)
     controls = (CONTROL_PRB_BLOCK,) if offers_block(response) else ()
-    if not _offers(response, L1_KPM_FUNCTION, TELEMETRY_SLOT):
+    kpm = _function(response, L1_KPM_FUNCTION)
+    if kpm is None or TELEMETRY_SLOT not in kpm.telemetry_identifier_list:
         return (Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls),)
     slots = Subscription(L1_KPM_FUNCTION, (TELEMETRY_SLOT,), ())
+    if bytes(kpm.ran_function_data[:1]) == b"[":
+        streams = tuple(stream for stream in TELEMETRY_STREAMS if stream in kpm.telemetry_identifier_list)
+        slots = Subscription(L1_KPM_FUNCTION, streams, (), EVERY_SLOT)
     if spectrum is not None and sensing and TELEMETRY_SENSING in spectrum.telemetry_identifier_list:
         return slots, Subscription(RAN_FUNCTION, (TELEMETRY_SENSING,), controls)
     if controls:

@@ -21,6 +21,7 @@ has sensing ranges and control; without control it is absent, as in OpenAirInter
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import twinlink_e3 as e3
 
@@ -273,7 +274,7 @@ class Agent:
         )  # fmt: skip
         self._subscriptions[identifier, number] = subscription
         self._events.append(Subscribed(identifier, subscription.number, telemetry, number))
-        granted: dict[str, int] = {}
+        granted: dict[str, Any] = {}
         if self.codec is e3.ASN1_CODECS["G2b"]:  # the only one that has these fields
             granted = {"ran_function_identifier": number, "periodicity": request.periodicity or 0}
         return e3.SubscriptionResponse(

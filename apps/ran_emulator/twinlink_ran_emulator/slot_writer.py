@@ -112,7 +112,7 @@ class Writer:
         self._sensing = Region(pattern.sensing_name, self._ring.octets, self._ring.header())
         shape = (ran_buffers.BUFFERS, self._layout.rows, self._layout.antennas, 14, ran_buffers.SUBCARRIERS, 2)
         self._rows: NDArray[np.float16] = np.frombuffer(
-            self._iq.memory, np.float16, offset=ran_buffers.HEADER_OCTETS
+            self._iq.memory, np.float16, offset=self._layout.header_octets
         ).reshape(shape)
         self._leakage = np.float16(LEAKAGE * pattern.beta)
         self._written = 0
