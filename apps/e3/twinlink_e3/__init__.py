@@ -3,6 +3,7 @@
 from .codec import Codec
 from .codecs import ASN1_CODECS, G0, JSON_CODECS, codec_of, decode, decode_structure, encode, encode_structure
 from .endpoints import (
+    ANY_LINK,
     ENDPOINTS,
     LINKS,
     Endpoints,
@@ -68,6 +69,7 @@ from .shared_memory import SharedMemoryError, shared_memory_path
 
 __all__ = [
     "ALL_SYMBOLS",
+    "ANY_LINK",
     "ASN1_CODECS",
     "CONTROL_PRB_BLOCK",
     "ENDPOINTS",

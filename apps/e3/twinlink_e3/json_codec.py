@@ -326,7 +326,7 @@ def _read_fields(values: Any) -> dict[str, Any]:
         raise ValueError(f"an object is expected, not {values!r:.40}")
     known: dict[str, Any] = {}
     for given, value in values.items():
-        name = _ALIASES[given] if given in _ALIASES else given
+        name = str(_ALIASES.get(given, given))
         if (read := _READERS.get(name)) is not None:
             try:
                 known[name] = read(value)

@@ -39,7 +39,7 @@ PROGRAM = "twinlink-exporter"
 EXAMPLES = """
 twinlink-exporter --connect tcp/10.0.0.5:7447 --protect-prbs 0-12 --check
 twinlink-exporter --config twinlink.toml --http 127.0.0.1:9464 --log run.jsonl
-twinlink-exporter --e3-link posix --connect tcp/10.0.0.5:7447 --log run.jsonl
+twinlink-exporter --e3 aerial --connect tcp/10.0.0.5:7447 --log run.jsonl
 """
 UNPROTECTED = "none (SSB, CORESET0, PRACH: see --protect-prbs)"
 SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
@@ -174,7 +174,7 @@ def make_parser() -> options.Parser:
     )
     link = parser.add_argument_group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
-    add_endpoint_arguments(parser)
+    add_endpoint_arguments(parser, finds_link=True)
     agent = parser.add_argument_group("E3 agent")
     agent.add_argument(
         "--e3-generation", choices=(ANY, *GENERATIONS), default=ANY, help="of E3AP; auto asks the agent in G0 first"

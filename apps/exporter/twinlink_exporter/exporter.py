@@ -270,7 +270,7 @@ class Exporter:
             self._lose_agent("e3-lost", "the E3 agent released this dApp; setting up again")
             return
         self.counters.setups += isinstance(event, SetUp)
-        report.session_event(self._journal, event, self._session.dapp_id)
+        report.session_event(self._journal, event, self._session.dapp_id, self._sockets.link)
         if isinstance(event, Subscribed):
             self._do(self._blocks.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False

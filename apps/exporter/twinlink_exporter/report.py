@@ -37,15 +37,17 @@ def not_subscribed(journal: Journal, endpoints: Endpoints) -> None:
     journal.event("e3-no-subscription", f"{text}; check --to-dapp and --from-dapp")
 
 
-def session_event(journal: Journal, event: SetUp | OtherGeneration | Subscribed | Refused, dapp_id: int | None) -> None:
-    """The E3 agent answered a setup or a subscription."""
+def session_event(
+    journal: Journal, event: SetUp | OtherGeneration | Subscribed | Refused, dapp_id: int | None, link: str
+) -> None:
+    """The E3 agent answered a setup or a subscription, over this link."""
     if isinstance(event, SetUp):
-        text = f"E3 setup with {event.ran}, which speaks {event.generation}: this is dApp {event.dapp_id}"
+        text = f"E3 setup with {event.ran}, which speaks {event.generation} over {link}: this is dApp {event.dapp_id}"
         if event.by_reference:
             text += "; it hands I/Q over in shared memory"
         if not event.offers_block:
             text += "; it offers no control of PRB blocks, so decisions are rejected"
-        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation)
+        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation, link=link)
     elif isinstance(event, OtherGeneration):
         text = f"{event.ran} cannot read {event.asked} and answers in {event.answered}: asking again in that"
         journal.event("e3-generation", text, ran=event.ran, asked=event.asked, answered=event.answered)

@@ -229,7 +229,7 @@ class Session:
         else:
             refusal = (
                 f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}{_saying(response)}: "
-                "look at its log; if dApps that ended without a release have used up its dApp identifiers, restart the gNB"
+                "look at its log; if dApps that ended without a release have used up its identifiers, restart the gNB"
             )
         if positive and (refusal or self._answered_in):
             self._give_back(codec, response.dapp_identifier)
