@@ -5,12 +5,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from twinlink_e3 import Endpoints, shared_memory_path
+from twinlink_e3 import ANY_LINK, Endpoints, shared_memory_path
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.reduction import Reduction
 from twinlink_ran_emulator import make_recording
@@ -131,6 +132,23 @@ def test_every_slot_comes_bit_for_bit_or_is_in_a_gap(
         assert all(data[0, symbol].tobytes() == rows[symbol % 4].tobytes() for symbol in range(14))
     exporter.stop()
     assert exporter.counters.indications == said_or_missing(exporter)
+    gnb.stop()
+
+
+def test_the_emulator_as_nvidias_agent(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
+) -> None:
+    gnb = start_gnb("--aerial", "--rx-antennas", "2")
+    exporter = start_exporter(replace(endpoints, link=ANY_LINK), carrier=CARRIER)
+    for _, slot in take(twin[0].receiver("spectrum"), 50)[::10]:
+        assert (slot.clock, slot.symbols) == (Clock.UNIX, ALL_SYMBOLS)
+        data = np.asarray(slot.data, np.float16)
+        rows = heard(recording, data[0, 0])
+        assert all(data[0, symbol].tobytes() == rows[symbol % 4].tobytes() for symbol in range(14))
+    (event,) = exporter.events("e3-setup")
+    assert (event["ran"], event["generation"], event["link"]) == ("NVIDIA_L1", "JSON-nested", "zmq")
+    exporter.stop()
+    wait_until(lambda: gnb.events("release"))
     gnb.stop()
 
 

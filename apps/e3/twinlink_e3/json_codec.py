@@ -115,7 +115,8 @@ _READERS: dict[str, Reader] = {
     "sequenceId": _message_id,
     "responseCode": _response_code,
     **dict.fromkeys(("dAppIdentifier", "subscriptionId"), _counted),
-    **dict.fromkeys(("ranFunctionIdentifier", "controlIdentifier"), _identifier),
+    "ranFunctionIdentifier": _identifier,
+    "controlIdentifier": _whole(0, 65535),  # 0 in NVIDIA's sample dApps
     **dict.fromkeys(("telemetryIdentifierList", "controlIdentifierList"), _identifiers),
     "ranFunctionList": _list(64, _ran_function),
     "subscriptionTime": _whole(0, 86400),

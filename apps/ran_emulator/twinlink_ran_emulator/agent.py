@@ -21,7 +21,7 @@ has sensing ranges and control; without control it is absent, as in OpenAirInter
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import twinlink_e3 as e3
 
@@ -95,7 +95,7 @@ Event = SetUp | Subscribed | Unsubscribed | Blocked | Reported | Released | Refu
 @dataclass(frozen=True, slots=True)
 class _Subscription:
     number: int
-    telemetry: bool
+    telemetry: tuple[int, ...]
     starts_ns: int
     ends_ns: int | None
     period_ns: int
@@ -128,6 +128,7 @@ class Agent:
     _subscriptions: dict[tuple[int, int], _Subscription] = field(default_factory=dict)  # by dApp and RAN function
     _indicated_ns: dict[int, int] = field(default_factory=dict)  # by RAN function
     _events: list[Event] = field(default_factory=list)
+    _usual_period_us: ClassVar[int] = 0  # between indications, if a dApp does not say
 
     @property
     def max_dapps(self) -> int:
@@ -141,7 +142,7 @@ class Agent:
             request = self.codec.decode(octets)
         except e3.MalformedPdu as error:
             self._count_malformed("setup channel", error)
-            return self._setup_refused(_message_id()) if self.answers_unreadable else None
+            return self._setup_refused(message_id()) if self.answers_unreadable else None
         if not isinstance(request, e3.SetupRequest):
             self._refuse(f"{type(request).__name__} on the setup channel")
             return self._setup_refused(request.message_id)
@@ -155,9 +156,9 @@ class Agent:
             return self._setup_refused(request.message_id)
         self._dapps.add(free)
         self._events.append(SetUp(free, request.dapp_name, request.vendor))
-        return self.codec.encode(
+        return self._encode(
             e3.SetupResponse(
-                message_id=_message_id(),
+                message_id=message_id(),
                 request_id=request.message_id,
                 response_code="positive",
                 ran_identifier=RAN_IDENTIFIER,
@@ -177,7 +178,7 @@ class Agent:
         self.counters[type(pdu).__name__] += 1
         match pdu:
             case e3.SubscriptionRequest():
-                return [self.codec.encode(self._subscribe(pdu, now_ns))]
+                return [self._encode(self._subscribe(pdu, now_ns))]
             case e3.MessageAck():
                 return []
             case e3.SubscriptionDelete():
@@ -195,8 +196,8 @@ class Agent:
                 problem = f"{type(pdu).__name__} is not for the RAN to receive here"
         if problem:
             self._refuse(problem)
-        ack = e3.MessageAck(_message_id(), pdu.message_id, "negative" if problem else "positive")
-        return [self.codec.encode(ack)]
+        ack = e3.MessageAck(message_id(), pdu.message_id, "negative" if problem else "positive")
+        return [self._encode(ack)]
 
     def indications(self, data: bytes, now_ns: int, function: int = e3.RAN_FUNCTION) -> list[bytes]:
         """One indication for each dApp with an active subscription; ``data`` is the protocolData.
@@ -213,7 +214,7 @@ class Agent:
             return []
         self._indicated_ns[function] = now_ns
         self.counters["indications"] += len(dapps)
-        return [self.codec.encode(e3.IndicationMessage(_message_id(), dapp, function, data)) for dapp in dapps]
+        return [self._indication(dapp, function, data) for dapp in dapps]
 
     def subscribers(self, now_ns: int, function: int | None = None) -> int:
         """Number of dApps with an active subscription to I/Q, or to telemetry of a RAN function."""
@@ -228,6 +229,12 @@ class Agent:
         """Events since the last call."""
         events, self._events = self._events, []
         return events
+
+    def _encode(self, pdu: e3.Pdu) -> bytes:
+        return self.codec.encode(pdu)
+
+    def _indication(self, dapp: int, function: int, data: bytes) -> bytes:
+        return self._encode(e3.IndicationMessage(message_id(), dapp, function, data))
 
     def _receivers(self, function: int, now_ns: int) -> list[int]:
         """The dApps that get indications of a RAN function."""
@@ -264,21 +271,22 @@ class Agent:
             problem = f"control {request.control_identifier_list} of RAN function {number} does not exist"
         if problem:
             self._refuse(f"subscription of dApp {identifier}: {problem}")
-            return e3.SubscriptionResponse(_message_id(), request.message_id, identifier, "negative")
+            return e3.SubscriptionResponse(message_id(), request.message_id, identifier, "negative")
         # One subscription per dApp and RAN function: a second request replaces the first.
         ends_ns = now_ns + request.subscription_time * 1_000_000_000 if request.subscription_time else None
-        telemetry = bool(request.telemetry_identifier_list)
+        telemetry = request.telemetry_identifier_list
+        period_us = self._usual_period_us if request.periodicity is None else request.periodicity
         subscription = _Subscription(
             self._subscription_number(identifier, number), telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns,
-            (request.periodicity or 0) * 1000,
+            period_us * 1000,
         )  # fmt: skip
         self._subscriptions[identifier, number] = subscription
-        self._events.append(Subscribed(identifier, subscription.number, telemetry, number))
+        self._events.append(Subscribed(identifier, subscription.number, bool(telemetry), number))
         granted: dict[str, Any] = {}
-        if self.codec is e3.ASN1_CODECS["G2b"]:  # the only one that has these fields
-            granted = {"ran_function_identifier": number, "periodicity": request.periodicity or 0}
+        if self.codec in (e3.ASN1_CODECS["G2b"], e3.JSON_CODECS["nested"]):  # the others lack these fields
+            granted = {"ran_function_identifier": number, "periodicity": period_us}
         return e3.SubscriptionResponse(
-            message_id=_message_id(),
+            message_id=message_id(),
             request_id=request.message_id,
             dapp_identifier=identifier,
             response_code="positive",
@@ -354,7 +362,7 @@ class Agent:
         return self.codec.generation.startswith("G2")
 
     def _setup_refused(self, request_id: int) -> bytes:
-        return self.codec.encode(e3.SetupResponse(_message_id(), request_id, "negative", RAN_IDENTIFIER))
+        return self._encode(e3.SetupResponse(message_id(), request_id, "negative", RAN_IDENTIFIER))
 
     def _count_malformed(self, where: str, error: Exception) -> None:
         self.counters["malformed"] += 1
@@ -365,7 +373,8 @@ class Agent:
         self._events.append(Refused(reason))
 
 
-def _message_id() -> int:
+def message_id() -> int:
+    """Of the next PDU."""
     return random.randint(1, 1000)  # random, as in libe3: no order
 
 
