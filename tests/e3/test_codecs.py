@@ -71,6 +71,8 @@ STRUCTURES: list[e3.Structure] = [
     e3.RanFunctionData(b"Spectrum", 1, b"I/Q"),
     e3.PrbBlacklistControl((0, 5, 272), 5, 3600),
     e3.PrbBlacklistControl(()),
+    e3.SensingPolicyControl((0x3F80,) * 20, validity_period=60),
+    e3.SensingPolicyControl((0,) * 160, deactivate=True),
     e3.PrbBlacklistReport((1,)),
     e3.PrbBlockedControl((1, 2)),
     e3.SlotIndication("/e3_ran_buffers", 1, 15, 123_456_789_012_345, 1023, 19, 0, 4, 0x3FFF),
@@ -96,6 +98,15 @@ def test_a_control_is_wrapped_in_g2() -> None:
     assert json.loads(e3.JSON_CODECS["G0"].encode_structure(control)) == {"blacklistedPRBs": [], "validityPeriod": 10}
     wrapped = {"controlPayload": {"prbBlacklistControl": {"blacklistedPRBs": [], "validityPeriod": 10}}}
     assert json.loads(e3.JSON_CODECS["G2b"].encode_structure(control)) == wrapped
+
+
+def test_a_sensing_policy_is_an_extension_of_the_control() -> None:
+    policy = e3.SensingPolicyControl((0x3F80, 1), validity_period=60)
+    # The first extension; an open type of 8 octets; without deactivate, with validityPeriod, 2 masks; masks; 60 - 1.
+    assert e3.ASN1_CODECS["G2b"].encode_structure(policy).hex(" ") == "80 08 40 40 3f 80 00 01 00 3b"
+    masks = {"maskPerSlot": [0x3F80, 1], "deactivate": False, "validityPeriod": 60}
+    wrapped = {"controlPayload": {"sensingPolicyControl": masks}}
+    assert json.loads(e3.JSON_CODECS["nested"].encode_structure(policy)) == wrapped
 
 
 def test_json_is_flat_with_hexadecimal_payloads() -> None:

@@ -44,7 +44,7 @@ def test_every_generation_is_found_without_options(codec: e3.Codec) -> None:
     pdu = session.read(answers[0])
     assert pdu is not None
     assert session.received(pdu, 0) == Subscribed(1)
-    (ack,) = agent.receive(session.block(Control(7, (3, 4), 10)) or b"", 0)
+    (ack,) = agent.receive(session.control(Control(7, (3, 4), 10)) or b"", 0)
     assert session.codec.decode(ack).request_id == 7  # type: ignore[union-attr]
     assert agent.block == (3, 4)
     agent.receive(session.release() or b"", 0)
@@ -138,7 +138,7 @@ def test_all_identifiers_used_up_is_a_refusal() -> None:
 def test_without_the_control_nothing_is_sent() -> None:
     session, agent = make(), Agent(106, e3.ASN1_CODECS["G2b"], controls=False)
     assert set_up(session, agent)[-1] == SetUp(1, "twinlink-ran-emulator", "G2b", offers_block=False)
-    assert session.block(Control(7, (3,), 10)) is None
+    assert session.control(Control(7, (3,), 10)) is None
     request = session.codec.decode(session.request(10**9) or b"")
     assert isinstance(request, e3.SubscriptionRequest)
     assert request.control_identifier_list == ()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from twinlink_e3 import ANY_LINK, Endpoints, shared_memory_path
+from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.reduction import Reduction
 from twinlink_ran_emulator import make_recording
@@ -19,12 +21,13 @@ from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.slot_writer import LEAKAGE, MIXED_SYMBOLS, turned
 
 import twinlink
+from twinlink.control import SensingPolicy
 from twinlink.sensing import SensingRanges
 from twinlink.slots import ALL_SYMBOLS, Clock, Content, Slot, SlotSpectrum
 from twinlink.sync import State
 from twinlink.testing import patience, wait_until
 
-from .conftest import RunningExporter, StartExporter, Twin
+from .conftest import LONG_MS, RunningExporter, StartExporter, Twin
 from .twin_side import propose, receive, results, say
 
 N_PRBS, SCS_HZ = 24, 15_000  # a slot of 1 ms: a busy machine keeps up
@@ -173,6 +176,49 @@ def test_a_block_goes_over_the_second_subscription(
     exporter.stop()
     wait_until(lambda: len(gnb.events("control")) > 1)
     assert [event["prbs"] for event in gnb.events("control")][:2] == [[4, 5], []]
+
+
+@pytest.mark.parametrize("encoding", ["asn1", "json"])
+def test_a_sensing_policy_is_set_and_ends_with_its_validity(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, encoding: str
+) -> None:
+    gnb = start_gnb("--e3-generation", "G2b", "--e3-encoding", encoding)
+    limits = Limits(N_PRBS, max_age_ms=LONG_MS, max_validity_ms=LONG_MS, slots_per_frame=10)
+    exporter = start_exporter(endpoints, carrier=CARRIER, limits=limits)
+    take(twin[0].receiver("spectrum"), 1)
+    wait_until(lambda: exporter.exporter.twins_by_state()[State.IN_SYNC])
+    propose(twin[0], prbs=(4, 5))
+    assert say(results(twin[0], 1)[0]) == ("b-1", "installed", (4, 5))
+    masks = (0x3F80, *(0,) * 9)
+    for identifier, mask_per_slot, validity_ms in (("p-1", masks[1:], LONG_MS), ("p-2", masks, 500)):
+        policy = SensingPolicy(identifier, mask_per_slot, time.time_ns(), validity_ms, "test")
+        twin[0].sender("control").send(policy.encode())
+    rejected, installed, cleared = results(twin[0], 3)
+    assert rejected.reason == "range: 9 masks; a frame of the carrier has 10 slots"
+    assert say(installed) == ("p-2", "installed", (4, 5))
+    assert say(cleared) == ("p-2", "cleared", (4, 5))
+    assert installed.e3
+    assert installed.e3.sequence_id == 2  # of the controls of this dApp
+    wait_until(lambda: len(gnb.events("policy")) == 2)
+    assert [event["mask_per_slot"] for event in gnb.events("policy")] == [list(masks), []]
+    assert [event["id"] for name in ("installed", "cleared") for event in exporter.events(f"policy-{name}")] == [
+        "p-2"
+    ] * 2
+    assert (exporter.counters.policies_installed, exporter.counters.blocks_installed) == (1, 1)
+    exporter.stop()
+    assert not exporter.exporter.block_unknown
+
+
+def test_a_policy_that_the_agent_does_not_offer_is_rejected(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
+) -> None:
+    gnb = start_gnb("--no-control")
+    start_exporter(endpoints, carrier=CARRIER).wait_for("subscribed")
+    take(twin[0].receiver("spectrum"), 1)
+    policy = SensingPolicy("p-1", (), time.time_ns(), LONG_MS)
+    twin[0].sender("control").send(policy.encode())
+    assert results(twin[0], 1)[0].reason == "e3: the E3 agent offers no control of the sensing policy"
+    assert not gnb.events("policy")
 
 
 def test_a_gnb_without_control_and_with_mixed_slots(

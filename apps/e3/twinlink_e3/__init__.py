@@ -50,6 +50,7 @@ from .sensing_ring import SensingRing
 from .service_model import (
     ALL_SYMBOLS,
     CONTROL_PRB_BLOCK,
+    CONTROL_SENSING_POLICY,
     L1_KPM_FUNCTION,
     N_PRBS_MAX,
     RAN_FUNCTION,
@@ -62,6 +63,7 @@ from .service_model import (
     PrbBlockedControl,
     RanFunctionData,
     SensingIndication,
+    SensingPolicyControl,
     SlotIndication,
     Structure,
 )
@@ -72,6 +74,7 @@ __all__ = [
     "ANY_LINK",
     "ASN1_CODECS",
     "CONTROL_PRB_BLOCK",
+    "CONTROL_SENSING_POLICY",
     "ENDPOINTS",
     "FFT_SIZES",
     "G0",
@@ -113,6 +116,7 @@ __all__ = [
     "Recognised",
     "ReleaseMessage",
     "SensingIndication",
+    "SensingPolicyControl",
     "SensingRing",
     "SetupRequest",
     "SetupResponse",

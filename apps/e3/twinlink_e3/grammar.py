@@ -196,7 +196,15 @@ Spectrum-SensingIndication ::= SEQUENCE {
 }
 
 Spectrum-DAppControlData ::= SEQUENCE {
-    controlPayload CHOICE { prbBlacklistControl Spectrum-PRBBlacklistControl, ... }
+    controlPayload CHOICE {
+        prbBlacklistControl Spectrum-PRBBlacklistControl, ..., sensingPolicyControl Spectrum-SensingPolicyControl
+    }
+}
+
+Spectrum-SensingPolicyControl ::= SEQUENCE {
+    maskPerSlot SEQUENCE (SIZE (1..160)) OF INTEGER (0..16383),
+    deactivate BOOLEAN DEFAULT FALSE,
+    validityPeriod INTEGER (1..3600) OPTIONAL
 }
 
 Spectrum-PRBBlacklistControl ::= SEQUENCE {

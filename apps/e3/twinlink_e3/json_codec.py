@@ -25,6 +25,7 @@ from .service_model import (
     N_PRBS_MAX,
     PrbBlacklistControl,
     SensingIndication,
+    SensingPolicyControl,
     SlotIndication,
     Structure,
 )
@@ -91,6 +92,12 @@ def _list(longest: int, read_entry: Reader) -> Reader:
     return read
 
 
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"true or false is expected, not {value!r:.40}")
+    return value
+
+
 def _response_code(value: Any) -> str:
     if value not in ("positive", "negative"):
         raise ValueError(f"positive or negative is expected, not {value!r:.40}")
@@ -134,8 +141,14 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(("blacklistedPRBs", "blockedPRBs"), _prbs),
     "samplingThreshold": _whole(0, 100),
     "validityPeriod": _whole(1, 3600),
+    "maskPerSlot": _list(160, _whole(0, ALL_SYMBOLS)),
+    "deactivate": _truth,
 }
 
+_WRAPPED: dict[type[Any], str] = {
+    PrbBlacklistControl: "prbBlacklistControl",
+    SensingPolicyControl: "sensingPolicyControl",
+}
 _ALIASES = {"telemetryGrantedList": "telemetryIdentifierList", "controlGrantedList": "controlIdentifierList"}
 _NESTED = frozenset(("actionData", "reportData", "ranFunctionData"))
 _REFUSAL = {"requestId": 0, "ranIdentifier": ""}  # what a negative setupResponse may leave out
@@ -209,8 +222,8 @@ class JsonCodec:
             _read_fields(values)
         except ValueError as error:
             raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {error}") from error
-        if isinstance(structure, PrbBlacklistControl) and self._is_g2:
-            values = {"controlPayload": {"prbBlacklistControl": values}}
+        if type(structure) in _WRAPPED and self._is_g2:
+            values = {"controlPayload": {_WRAPPED[type(structure)]: values}}
         return _dump(values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
@@ -220,8 +233,8 @@ class JsonCodec:
             if kind in _REFERENCES:
                 reference: AnyStructure = _reference_of(kind, values)
                 return reference
-            if kind is PrbBlacklistControl and self._is_g2:
-                values = values["controlPayload"]["prbBlacklistControl"]
+            if kind in _WRAPPED and self._is_g2:
+                values = values["controlPayload"][_WRAPPED[kind]]
             structure: AnyStructure = _build(kind, _read_fields(values))
         except (ValueError, TypeError, KeyError) as error:
             raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error

@@ -15,7 +15,7 @@ TELEMETRY_SLOT = 1  # of RAN function 2: I/Q of a slot in shared memory
 # Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: I/Q, time, frame, slot, cell, antennas.
 TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8)
 ALL_SYMBOLS = 0x3FFF
-CONTROL_PRB_BLOCK = 1
+CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY = 1, 2
 N_PRBS_MAX = 273  # PRB indices are 0 to 272
 
 
@@ -40,6 +40,21 @@ class PrbBlacklistControl:
 
     blacklisted_prbs: tuple[int, ...]
     sampling_threshold: int | None = None
+    validity_period: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SensingPolicyControl:
+    """In dAppControlAction, since G2: which uplink symbols the MAC keeps free for sensing; it replaces the last policy.
+
+    Attributes:
+        mask_per_slot: for each slot of a frame, 1 to 160, a mask of 14 symbols.
+        deactivate: clear the policy, whatever the masks.
+        validity_period: in s, 1 to 3600.
+    """
+
+    mask_per_slot: tuple[int, ...]
+    deactivate: bool = False
     validity_period: int | None = None
 
 
@@ -107,6 +122,7 @@ Structure = (
     IqDataIndication
     | RanFunctionData
     | PrbBlacklistControl
+    | SensingPolicyControl
     | PrbBlacklistReport
     | PrbBlockedControl
     | SlotIndication

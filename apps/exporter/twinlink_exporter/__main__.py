@@ -88,7 +88,9 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
     grammar.spectrum()
     grammar.l1_kpm()
     sync_limits = SyncLimits(given.out_after, given.completeness)
-    return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms), sync_limits
+    slots_per_frame = 10 * given.scs_khz // 15  # 3GPP TS 38.211 table 4.3.2-1
+    limits = Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms, slots_per_frame)
+    return carrier, limits, sync_limits
 
 
 def _plan(given: argparse.Namespace) -> list[str]:

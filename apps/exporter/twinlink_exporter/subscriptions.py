@@ -1,6 +1,6 @@
 """What to subscribe to at an E3 agent, by the RAN functions that its setupResponse names.
 
-    offered                                     I/Q                     PRB blocks, sensing ranges
+    offered                                     I/Q                     controls, sensing ranges
     RAN function 2 (L1-KPM)                     in shared memory, of 2  a second subscription, to RAN function 1
     RAN function 1 (spectrum) with telemetry 1  in PDUs, of 1           the same subscription
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from twinlink_e3 import (
     CONTROL_PRB_BLOCK,
+    CONTROL_SENSING_POLICY,
     L1_KPM_FUNCTION,
     RAN_FUNCTION,
     TELEMETRY_IQ,
@@ -29,6 +30,7 @@ from twinlink_e3 import (
 _RARELY = dict.fromkeys(("G2b", "JSON-G2", "JSON-nested"), 60_000_000)
 _RARELY_BEFORE = 1000
 EVERY_SLOT = 0
+CONTROLS = (CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Subscription:
 def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tuple[Subscription, ...]:
     """The subscriptions, that of the I/Q first; there is an `objection` if that cannot be had."""
     spectrum = _function(response, RAN_FUNCTION)
-    controls = (CONTROL_PRB_BLOCK,) if offers_block(response) else ()
+    controls = tuple(control for control in CONTROLS if offers_control(response, control))
     kpm = _function(response, L1_KPM_FUNCTION)
     if kpm is None or TELEMETRY_SLOT not in kpm.telemetry_identifier_list:
         return (Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls),)
@@ -59,12 +61,12 @@ def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tu
     return (slots,)
 
 
-def offers_block(response: SetupResponse) -> bool:
-    """Whether the agent offers the control of PRB blocks; assumed if it names no RAN functions."""
+def offers_control(response: SetupResponse, control: int) -> bool:
+    """Whether the agent offers a control of RAN function 1; PRB blocks are assumed if it names no RAN functions."""
     if response.ran_function_list is None:
-        return True
+        return control == CONTROL_PRB_BLOCK
     function = _function(response, RAN_FUNCTION)
-    return function is not None and CONTROL_PRB_BLOCK in function.control_identifier_list
+    return function is not None and control in function.control_identifier_list
 
 
 def objection(response: SetupResponse) -> str | None:

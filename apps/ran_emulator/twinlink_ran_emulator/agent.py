@@ -12,7 +12,7 @@
                       no PDU at all        -> nothing, as there is no message id
 
 A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also after the dApp has left.  In G2 it
-ends with the last subscription to RAN function 1.
+ends with the last subscription to RAN function 1, and so does a sensing policy.
 
 By default there is RAN function 1 with I/Q in PDUs.  With `by_reference`, I/Q is of RAN function 2, and RAN function 1
 has sensing ranges and control; without control it is absent, as in OpenAirInterface upstream.
@@ -25,71 +25,12 @@ from typing import Any, ClassVar
 
 import twinlink_e3 as e3
 
+from .events import Blocked, Event, PolicySet, Refused, Released, Reported, SetUp, Subscribed, Unsubscribed
+
 RAN_IDENTIFIER = "twinlink-ran-emulator"
 # Between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, so an early
 # indication overwrites the response, and the dApp waits for ever.
 FIRST_INDICATION_GAP_NS = 300_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class SetUp:
-    """A dApp was given an identifier."""
-
-    dapp: int
-    name: str
-    vendor: str
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """A dApp subscribed; ``telemetry``: whether it asks for some.  ``function``: the RAN function."""
-
-    dapp: int
-    subscription: int
-    telemetry: bool
-    function: int = e3.RAN_FUNCTION
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscribed:
-    """A subscription ended; ``reason`` is ``deleted``, ``expired`` or ``released``."""
-
-    dapp: int
-    subscription: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """A dApp replaced the PRB block; an empty list clears it."""
-
-    dapp: int
-    prbs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A dApp reported the PRBs that it found occupied."""
-
-    dapp: int
-    prbs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """A dApp left."""
-
-    dapp: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A PDU was refused, with a negative response where the protocol has one."""
-
-    reason: str
-
-
-Event = SetUp | Subscribed | Unsubscribed | Blocked | Reported | Released | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +54,7 @@ class Agent:
         by_reference: whether I/Q is in shared memory, of RAN function 2.
         free_ids: dApp identifiers that are free at the start; None: all that the generation has.
         block: the blocked PRBs.
+        policy: the masks of the sensing policy, which changes nothing else here.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
     """
 
@@ -123,6 +65,7 @@ class Agent:
     by_reference: bool = False
     free_ids: int | None = None
     block: tuple[int, ...] = ()
+    policy: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
     _dapps: set[int] = field(default_factory=set)  # identifiers
     _subscriptions: dict[tuple[int, int], _Subscription] = field(default_factory=dict)  # by dApp and RAN function
@@ -249,7 +192,9 @@ class Agent:
 
     @property
     def _functions(self) -> dict[int, e3.RanFunctionDefinition]:
-        controls = (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+        controls: tuple[int, ...] = (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+        if controls and self.by_reference and self.codec.generation.startswith("G2"):
+            controls += (e3.CONTROL_SENSING_POLICY,)
         functions = {}
         if self.by_reference:
             functions[e3.L1_KPM_FUNCTION] = _slot_function(self.codec)
@@ -314,9 +259,14 @@ class Agent:
         sender = f"control from dApp {action.dapp_identifier}"
         if action.dapp_identifier not in self._dapps:
             return f"{sender}, which is not set up"
-        if (action.ran_function_identifier, action.control_identifier) != (e3.RAN_FUNCTION, e3.CONTROL_PRB_BLOCK):
+        offered = self._functions[e3.RAN_FUNCTION].control_identifier_list
+        if action.ran_function_identifier != e3.RAN_FUNCTION or action.control_identifier not in offered:
             return f"{sender}: RAN function {action.ran_function_identifier} has no control {action.control_identifier}"
         try:
+            if action.control_identifier == e3.CONTROL_SENSING_POLICY:
+                policy = self.codec.decode_structure(e3.SensingPolicyControl, action.action_data)
+                self._set_policy(action.dapp_identifier, () if policy.deactivate else policy.mask_per_slot)
+                return None
             control = self.codec.decode_structure(e3.PrbBlacklistControl, action.action_data)
         except e3.MalformedPdu as error:
             return f"{sender}: {error}"
@@ -326,6 +276,10 @@ class Agent:
         self.block = prbs
         self._events.append(Blocked(action.dapp_identifier, prbs))
         return None
+
+    def _set_policy(self, dapp: int, mask_per_slot: tuple[int, ...]) -> None:
+        self.policy = mask_per_slot
+        self._events.append(PolicySet(dapp, mask_per_slot))
 
     def _report(self, report: e3.DAppReport) -> str | None:
         sender = f"report from dApp {report.dapp_identifier}"
@@ -355,6 +309,8 @@ class Agent:
         if self.block and self._ends_block and not left:
             self.block = ()
             self._events.append(Blocked(identifier, ()))
+        if self.policy and not left:
+            self._set_policy(identifier, ())
 
     @property
     def _ends_block(self) -> bool:

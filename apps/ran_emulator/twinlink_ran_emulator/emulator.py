@@ -20,7 +20,7 @@ from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from . import agent as events
+from . import events
 from .aerial_agent import AerialAgent
 from .agent import Agent
 from .playout_log import PlayoutLog
@@ -312,6 +312,11 @@ class Emulator:
                 self._blocked[list(prbs)] = True
                 text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self.played}"
                 self._journal.event("control", text, dapp=dapp, prbs=list(prbs), record=self.played)
+            case events.PolicySet(dapp, masks):
+                text = (
+                    f"dApp {dapp} sets a sensing policy of {len(masks)} slots" if masks else "the sensing policy ended"
+                )
+                self._journal.event("policy", text, dapp=dapp, mask_per_slot=list(masks))
             case events.Reported(dapp, prbs):
                 self._journal.event(
                     "report", f"dApp {dapp} reports PRBs {format_prbs(prbs) or 'none'}", dapp=dapp, prbs=list(prbs)
