@@ -103,9 +103,12 @@ Decision = PrbBlock | SensingPolicy
 
 def decode_decision(payload: bytes | memoryview) -> Decision:
     """Read a payload of flow ``control``; raises MalformedPayload naming the field that is wrong."""
-    fields = _json(payload)
-    is_policy = isinstance(fields, dict) and "mask_per_slot" in fields
-    return SensingPolicy.decode(payload) if is_policy else PrbBlock.decode(payload)
+    try:
+        return PrbBlock.decode(payload)
+    except MalformedPayload:
+        if b'"mask_per_slot"' not in bytes(payload):
+            raise
+    return SensingPolicy.decode(payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +178,13 @@ def _encode(one: object, names: Iterable[str]) -> bytes:
 
 
 def _object(payload: bytes | memoryview, names: set[str], optional: str | None = None) -> dict[str, Any]:
-    fields = _json(payload)
+    try:
+        fields = json.loads(bytes(payload))
+    except (ValueError, RecursionError) as error:
+        raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
     if not isinstance(fields, dict) or set(fields) - {optional} != names:
         raise MalformedPayload(f"a JSON object with exactly the fields {', '.join(sorted(names))} is expected")
     return fields
-
-
-def _json(payload: bytes | memoryview) -> Any:
-    try:
-        return json.loads(bytes(payload))
-    except (ValueError, RecursionError) as error:
-        raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
 
 
 def _validity(fields: dict[str, Any]) -> int:

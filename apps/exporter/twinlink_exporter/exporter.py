@@ -173,13 +173,8 @@ class Exporter:
 
     def not_ready(self) -> list[str]:
         """Reasons for not being ready; may be called from any thread."""
-        reasons = []
-        if not self.subscribed:
-            step = "setup" if self._session.state is State.SETUP else "subscription"
-            reasons.append(f"no E3 session: the agent has not answered the {step} yet")
-        if (reason := self._twins.not_ready(time.monotonic_ns())) is not None:
-            reasons.append(reason)
-        return reasons
+        reasons = (self._session.not_ready(), self._twins.not_ready(time.monotonic_ns()))
+        return [reason for reason in reasons if reason]
 
     def twins_by_state(self) -> Counter[SyncState]:
         """Number of twins that are up, by their state; may be called from any thread."""

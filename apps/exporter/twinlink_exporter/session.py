@@ -205,6 +205,13 @@ class Session:
             )
         )  # fmt: skip
 
+    def not_ready(self) -> str | None:
+        """Why no indications are subscribed to; None if they are.  May be called from any thread."""
+        if self.state is State.SUBSCRIBED:
+            return None
+        step = "setup" if self.state is State.SETUP else "subscription"
+        return f"no E3 session: the agent has not answered the {step} yet"
+
     @property
     def awaits_setup(self) -> bool:
         """Whether the agent may still answer a setup, and give an identifier."""
