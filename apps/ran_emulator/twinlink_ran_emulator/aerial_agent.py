@@ -104,9 +104,11 @@ class AerialAgent(Agent):
         """With what the dApp has subscribed of a `e3.SlotIndication`."""
         subscription, slot = self._subscriptions[dapp, function], json.loads(data)
         wanted = {_STREAMS[stream][0] for stream in subscription.telemetry}
-        subscribed = _dump({name: slot[name] for name in wanted if name in slot})
-        message = json.loads(self._encode(e3.IndicationMessage(message_id(), dapp, function, subscribed)))
-        return _dump(message | {"subscriptionId": subscription.number})
+        return _dump({
+            "type": "indicationMessage", "id": message_id(), "dAppIdentifier": dapp, "ranFunctionIdentifier": function,
+            "subscriptionId": subscription.number,
+            "protocolData": {name: value for name, value in slot.items() if name in wanted},
+        })  # fmt: skip
 
     @property
     def _functions(self) -> dict[int, e3.RanFunctionDefinition]:
