@@ -37,7 +37,7 @@ class AerialAgent:
     Args:
         endpoints: where to bind.
         rows: of each of the two buffers of I/Q.
-        in_cells: indicate as the state after 26-1.2, which groups what is a cell's in ``cells``.
+        cells: number of them in ``cells``, as in the state after 26-1.2; 0: one, not grouped, as in 26-1.2.
         copy_delay_s: time between an indication and the copy of its slot; None: the copy precedes, as after 26-1.2.
         version: the only one of E3AP that it accepts.
     """
@@ -47,7 +47,7 @@ class AerialAgent:
         endpoints: Endpoints,
         rows: int = 15,
         *,
-        in_cells: bool = False,
+        cells: int = 0,
         copy_delay_s: float | None = None,
         version: str = "1.0.0",
     ) -> None:
@@ -57,7 +57,7 @@ class AerialAgent:
         self.subscriptions: dict[int, Message] = {}  # the requests, by subscription
         self.written: dict[tuple[int, int], NDArray[np.int16]] = {}  # of antenna 0, by frame and slot
         self.ended = False  # by an exception that it does not catch
-        self._version, self._in_cells, self._copy_delay_s = version, in_cells, copy_delay_s
+        self._version, self._cells, self._copy_delay_s = version, cells, copy_delay_s
         self._message_ids, self._dapp_ids, self._subscription_ids = (itertools.count(1) for _ in range(3))
         self._indicated_s: dict[int, float] = {}
         self._numbers = itertools.count()
@@ -224,7 +224,7 @@ class AerialAgent:
                 self._send({
                     "type": "indicationMessage", "id": next(self._message_ids), "ranFunctionIdentifier": 2,
                     "dAppIdentifier": request["dAppIdentifier"], "subscriptionId": number,
-                    "protocolData": {**data, "cells": [cell]} if self._in_cells else data | cell,
+                    "protocolData": {**data, "cells": [cell] * self._cells} if self._cells else data | cell,
                 })  # fmt: skip
 
     def _send(self, message: Message) -> None:

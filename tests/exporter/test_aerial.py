@@ -42,12 +42,12 @@ def slots(agent: AerialAgent) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("in_cells", [False, True], ids=["flat", "cells"])
+@pytest.mark.parametrize("cells", [0, 1, 2])
 def test_its_slots_come_bit_for_bit(
-    twin: Twin, start_exporter: StartExporter, tcp_endpoints: Endpoints, in_cells: bool
+    twin: Twin, start_exporter: StartExporter, tcp_endpoints: Endpoints, cells: int
 ) -> None:
     receiver = twin[0].receiver("spectrum")
-    with AerialAgent(tcp_endpoints, in_cells=in_cells) as agent:
+    with AerialAgent(tcp_endpoints, cells=cells) as agent:
         exporter = start_exporter(tcp_endpoints, carrier=CARRIER)
         exporter.wait_for("subscribed")
         with slots(agent):
@@ -64,6 +64,7 @@ def test_its_slots_come_bit_for_bit(
         assert (subscription["telemetryIdentifierList"], subscription["periodicity"]) == (STREAMS, 0)
         assert len(agent.setups) == 2  # in ASN.1, and in JSON
         assert not agent.ended
+        assert ("the gNB indicates 2 cells" in exporter.said()) == (cells == 2)
         (event,) = exporter.events("e3-setup")
         assert (event["ran"], event["dapp_id"], event["generation"]) == ("NVIDIA_L1", 1, "JSON-nested")
         assert "offers no control of PRB blocks, so decisions are rejected" in exporter.said()

@@ -167,7 +167,7 @@ _REFERENCE_READERS: dict[str, Reader] = {
     "timestamp": _whole(0, 2**64 - 1),
     "beam": _whole(0, 3),
     "valid_symbol_mask": _whole(0, ALL_SYMBOLS),
-    **dict.fromkeys(("sfn", "slot", "cell_id", "n_rx_ant"), _whole(0, 65535)),
+    **dict.fromkeys(("sfn", "slot", "cell_id", "n_rx_ant", "n_cells"), _whole(0, 65535)),
 }
 
 
@@ -328,9 +328,11 @@ def _reference_of(kind: type[Any], message: Any) -> Any:
 def _with_first_cell(message: dict[str, Any], name: str) -> dict[str, Any]:
     """With what the first cell that has this field says of itself: NVIDIA's agent may list the cells of a slot."""
     cells = message.get("cells")
-    for cell in cells if isinstance(cells, list) else ():
+    if not isinstance(cells, list):
+        return message
+    for cell in cells:
         if isinstance(cell, dict) and name in cell:
-            return message | cell
+            return {**message, **cell, "n_cells": len(cells)}
     return message
 
 

@@ -83,6 +83,7 @@ class SlotIndication:
         sfn, slot: system frame number, and slot in the frame.
         n_rx_ant: antennas in the row; others hold old data.
         valid_symbol_mask: bit s is set if symbol s is uplink; the gNB itself transmits in others.
+        n_cells: cells of the slot, of which this is the first; in the JSON of NVIDIA's agent only.
     """
 
     shm_name: str
@@ -94,6 +95,7 @@ class SlotIndication:
     cell_id: int | None = None
     n_rx_ant: int | None = None
     valid_symbol_mask: int | None = None
+    n_cells: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
