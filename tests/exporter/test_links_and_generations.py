@@ -79,14 +79,13 @@ def test_a_block_is_installed_and_released(
     assert exporter.counters.undecodable == 0
 
 
-@pytest.mark.parametrize("link", ["zmq", "posix"])
+@pytest.mark.parametrize(("link", "asked"), [("zmq", "zmq"), ("posix", "posix"), ("zmq", "auto"), ("posix", "auto")])
 def test_an_exporter_that_ends_while_it_is_set_up_leaves_no_identifier(
-    start_exporter: StartExporter, endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch, link: str
+    start_exporter: StartExporter, endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch, link: str, asked: str
 ) -> None:
     monkeypatch.setattr(exporter_module, "LEAVE_S", patience())
-    endpoints = replace(endpoints, link=link)
-    with EmulatedAgent(endpoints, G2B) as agent:
-        exporter = start_exporter(endpoints)
+    with EmulatedAgent(replace(endpoints, link=link), G2B) as agent:
+        exporter = start_exporter(replace(endpoints, link=asked))
         exporter.wait_for("e3-setup-request")
         exporter.stop()
         agent.wait_for(lambda a: a.agent.counters["ReleaseMessage"] == a.agent.counters["SetupRequest"])

@@ -178,7 +178,7 @@ def test_a_block_goes_over_the_second_subscription(
     assert [event["prbs"] for event in gnb.events("control")][:2] == [[4, 5], []]
 
 
-@pytest.mark.parametrize("encoding", ["asn1", "json"])
+@pytest.mark.parametrize("encoding", ["asn1", "json-nested"])
 def test_a_sensing_policy_is_set_and_ends_with_its_validity(
     twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, encoding: str
 ) -> None:

@@ -14,9 +14,11 @@ G0 = ASN1_CODECS["G0"]
 
 
 def codec_of(generation: str, encoding: str) -> Codec:
-    """The codec of a generation in an encoding: ``asn1`` or ``json``, in which only G2 differs from the others."""
+    """The codec of a generation in an encoding: ``asn1``, ``json``, or ``json-nested``, which is that of G2."""
     if encoding == "asn1":
         return ASN1_CODECS[generation]
+    if encoding == "json-nested":
+        return JSON_CODECS["nested"]
     return JSON_CODECS["G2b" if generation.startswith("G2") else "G0"]
 
 

@@ -59,6 +59,14 @@ class FoundSockets:
         self._request, self._next_probe_ns = octets, 0
         self._advance(time.monotonic_ns())
 
+    def withdraw_setup(self) -> bool:
+        """See `E3Sockets`."""
+        if self._request is None:
+            return bool(self._found and self._found.withdraw_setup())
+        self._drop_probe()
+        self._request = None
+        return True
+
     def receive_setup(self) -> bytes | None:
         """See `E3Sockets`.  Raises MalformedPdu."""
         return self._found.receive_setup() if self._found and self._request is None else None

@@ -152,6 +152,13 @@ class PosixSockets:
         self._setup, self._agent = connection, agent
         self._advance_setup(time.monotonic_ns())
 
+    def withdraw_setup(self) -> bool:
+        """See `E3Sockets`."""
+        if self._request is None:
+            return False
+        self._drop_setup()
+        return True
+
     def receive_setup(self) -> bytes | None:
         """See `E3Sockets`.  Raises MalformedPdu."""
         if self._setup is None or self._request is not None:

@@ -51,6 +51,10 @@ class E3Sockets(Protocol):
         """Send a setup request, as soon as the agent can be reached; the request before, if unanswered, is dropped."""
         ...
 
+    def withdraw_setup(self) -> bool:
+        """Drop a setup request that is surely not sent yet; returns whether there was one."""
+        ...
+
     def receive_setup(self) -> bytes | None:
         """The reply to the setup request, or None."""
         ...

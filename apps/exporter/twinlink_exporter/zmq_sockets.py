@@ -74,6 +74,10 @@ class ZmqSockets:
             raise
         self._request.send(octets)
 
+    def withdraw_setup(self) -> bool:
+        """See `E3Sockets`; ZeroMQ does not tell what it has sent."""
+        return False
+
     def receive_setup(self) -> bytes | None:
         """See `E3Sockets`."""
         if self._request is None:

@@ -201,7 +201,7 @@ def make_parser() -> command_line.Parser:
     e3.add_endpoint_arguments(parser)
     agent = parser.add_argument_group("E3 agent")
     agent.add_argument("--e3-generation", choices=e3.GENERATIONS, default="G0", help="of E3AP")
-    agent.add_argument("--e3-encoding", choices=("asn1", "json"), default="asn1", help="of E3AP")
+    agent.add_argument("--e3-encoding", choices=("asn1", "json", "json-nested"), default="asn1", help="of E3AP")
     agent.add_argument(
         "--aerial",
         action="store_true",
