@@ -1,11 +1,13 @@
 """The emulator as NVIDIA's agent, seen by a dApp that reads its JSON and its memory as that SDK's dApps do."""
 
 import json
+import shutil
 import struct
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -23,6 +25,13 @@ N_PRBS = 24
 ROW_VALUES = 4 * 14 * 273 * 12 * 2
 HEADER = struct.Struct("<50I")
 Message = dict[str, Any]
+
+
+class Emulator(NamedTuple):
+    process: Process
+    endpoints: e3.Endpoints
+    recording: Path
+    memory: str
 
 
 class SampleDApp:
@@ -74,26 +83,28 @@ class SampleDApp:
         self._context.destroy(linger=0)
 
 
-@pytest.fixture
-def emulator(tmp_path: Path, ipc: e3.Endpoints) -> Iterator[tuple[Process, Path, str]]:
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    folder = Path(tempfile.mkdtemp(prefix="e3-"))  # short: a socket's path has at most 107 octets
+    endpoints = e3.Endpoints(*(f"ipc://{folder}/{name}" for name in ("setup", "to", "from")))
     settings = make_recording.Settings(n_prbs=N_PRBS, scs_khz=15, seconds=0.5, n_ues=1, episodes=())
-    make_recording.write(tmp_path / "short", settings)
-    suffix = f".{uuid.uuid4().hex[:8]}"
+    make_recording.write(folder / "short", settings)
+    suffix, recording = f".{uuid.uuid4().hex[:8]}", folder / "short.sigmf-meta"
     options = ("--aerial", "--loop", "0", f"--shm-suffix={suffix}")
-    recording = tmp_path / "short.sigmf-meta"
-    with Process(recording, ipc, tmp_path / "log.jsonl", *options) as process:
-        yield process, recording, f"/e3_ran_buffers{suffix}"
+    with Process(recording, endpoints, folder / "log.jsonl", *options) as process:
+        yield Emulator(process, endpoints, recording, f"/e3_ran_buffers{suffix}")
         process.stop()
+    shutil.rmtree(folder)
 
 
 @pytest.fixture
-def dapp(ipc: e3.Endpoints) -> Iterator[SampleDApp]:
-    made = SampleDApp(ipc)
+def dapp(emulator: Emulator) -> Iterator[SampleDApp]:
+    made = SampleDApp(emulator.endpoints)
     yield made
     made.close()
 
 
-def test_what_is_asked_is_answered_as_there(emulator: tuple[Process, Path, str], dapp: SampleDApp) -> None:
+def test_what_is_asked_is_answered_as_there(emulator: Emulator, dapp: SampleDApp) -> None:
     assert dapp.ask_setup(b"\x00\x17no JSON") == {"responseCode": "negative", "message": "invalid JSON format"}
     assert dapp.set_up("2.0.0")["responseCode"] == "negative"
     answer = dapp.set_up()
@@ -119,7 +130,7 @@ def test_what_is_asked_is_answered_as_there(emulator: tuple[Process, Path, str],
         assert ended["subscriptionId"] == granted["subscriptionId"]
 
     dapp.send("releaseMessage", id=77)
-    emulator[0].wait_event("release")
+    emulator.process.wait_event("release")
     dapp.send("subscriptionDelete", id=78, subscriptionId=1)  # it is not set up any more
     message = dapp.next(0.3)
     while message is not None:
@@ -127,11 +138,11 @@ def test_what_is_asked_is_answered_as_there(emulator: tuple[Process, Path, str],
         message = dapp.next(0.3)
 
 
-def test_rows_are_where_the_header_of_200_octets_says(emulator: tuple[Process, Path, str], dapp: SampleDApp) -> None:
-    _, path, name = emulator
+def test_rows_are_where_the_header_of_200_octets_says(emulator: Emulator, dapp: SampleDApp) -> None:
+    name = emulator.memory
     dapp.set_up()
     dapp.ask("subscriptionRequest", ranFunctionIdentifier=2, periodicity=0, **_lists([1, 4, 5, 6, 7, 8]))
-    symbols = {row.tobytes() for record in read(path).samples for row in turned(record, 1 / 2048)}
+    symbols = {row.tobytes() for record in read(emulator.recording).samples for row in turned(record, 1 / 2048)}
     while (message := dapp.next(patience())) is not None and message["type"] != "indicationMessage":
         pass
     assert message
