@@ -17,10 +17,10 @@ from .errors import MalformedPayload
 
 MAX_PRBS = 275  # 3GPP TS 38.101-1: at most 273 PRBs; TS 38.331 maxNrofPhysicalResourceBlocks
 MAX_ID_LENGTH = 64
-MAX_SLOTS = 160  # of a frame, 3GPP TS 38.211 table 4.3.2-1: at 240 kHz
-MAX_SYMBOL_MASK = 0x3FFF  # 14 symbols
 
 Status = Literal["installed", "rejected", "cleared"]
+MAX_SLOTS = 160  # of a frame, 3GPP TS 38.211 table 4.3.2-1: at 240 kHz
+MAX_SYMBOL_MASK = 0x3FFF  # 14 symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +133,10 @@ class E3Control:
 
 @dataclass(frozen=True, slots=True)
 class PrbBlockResult:
-    """What became of a `PrbBlock` or a `SensingPolicy`.
+    """What became of a `PrbBlock`, or of a `SensingPolicy`.
 
     Attributes:
-        id: of the decision that is meant.
+        id: of the block that is meant.
         status: ``installed`` (handed to the RAN), ``rejected`` (by the exporter or the RAN), ``cleared`` (no longer
             stands).
         prbs: that stand blocked in the RAN after this, as far as the exporter knows.

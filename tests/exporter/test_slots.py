@@ -138,23 +138,6 @@ def test_every_slot_comes_bit_for_bit_or_is_in_a_gap(
     gnb.stop()
 
 
-def test_the_emulator_as_nvidias_agent(
-    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
-) -> None:
-    gnb = start_gnb("--aerial", "--rx-antennas", "2")
-    exporter = start_exporter(replace(endpoints, link=ANY_LINK), carrier=CARRIER)
-    for _, slot in take(twin[0].receiver("spectrum"), 50)[::10]:
-        assert (slot.clock, slot.symbols) == (Clock.UNIX, ALL_SYMBOLS)
-        data = np.asarray(slot.data, np.float16)
-        rows = heard(recording, data[0, 0])
-        assert all(data[0, symbol].tobytes() == rows[symbol % 4].tobytes() for symbol in range(14))
-    (event,) = exporter.events("e3-setup")
-    assert (event["ran"], event["generation"], event["link"]) == ("NVIDIA_L1", "JSON-nested", "zmq")
-    exporter.stop()
-    wait_until(lambda: gnb.events("release"))
-    gnb.stop()
-
-
 def test_a_block_goes_over_the_second_subscription(
     twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
 ) -> None:
@@ -176,6 +159,23 @@ def test_a_block_goes_over_the_second_subscription(
     exporter.stop()
     wait_until(lambda: len(gnb.events("control")) > 1)
     assert [event["prbs"] for event in gnb.events("control")][:2] == [[4, 5], []]
+
+
+def test_the_emulator_as_nvidias_agent(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
+) -> None:
+    gnb = start_gnb("--aerial", "--rx-antennas", "2")
+    exporter = start_exporter(replace(endpoints, link=ANY_LINK), carrier=CARRIER)
+    for _, slot in take(twin[0].receiver("spectrum"), 50)[::10]:
+        assert (slot.clock, slot.symbols) == (Clock.UNIX, ALL_SYMBOLS)
+        data = np.asarray(slot.data, np.float16)
+        rows = heard(recording, data[0, 0])
+        assert all(data[0, symbol].tobytes() == rows[symbol % 4].tobytes() for symbol in range(14))
+    (event,) = exporter.events("e3-setup")
+    assert (event["ran"], event["generation"], event["link"]) == ("NVIDIA_L1", "JSON-nested", "zmq")
+    exporter.stop()
+    wait_until(lambda: gnb.events("release"))
+    gnb.stop()
 
 
 @pytest.mark.parametrize("encoding", ["asn1", "json-nested"])

@@ -5,8 +5,9 @@ The header begins with nine 32-bit numbers, little-endian:
     version, octets of a buffer: I/Q, PUSCH, channel estimates, values in a row of I/Q,
     rows of a buffer: I/Q, PUSCH, channel estimates, values in a row of channel estimates
 
-Its version tells its length: 1 is 64 octets, in OpenAirInterface; 0x010100 is 200 octets, in NVIDIA's Aerial, with
-the sizes of SRS buffers after the nine.  Two buffers of I/Q follow the header, and then the others, which are not read.
+The first 64 octets are all that is read of it. Its version tells its length: 1 is 64 octets, in OpenAirInterface;
+0x010100 is 200 octets, in NVIDIA's Aerial, with the sizes of SRS buffers after the nine. Two buffers of I/Q follow the
+header, and then the others, which are not read.
 The gNB writes the rows of buffer 0, then those of buffer 1, and begins again.  A row is a slot:
 
     antenna (4), symbol (14), PRB (273), subcarrier (12), I and Q: 16-bit floating point numbers (IEEE 754)
@@ -33,7 +34,7 @@ SAMPLE_OCTETS = 2 * VALUE_OCTETS
 SYMBOL_OCTETS = SUBCARRIERS * SAMPLE_OCTETS
 ANTENNA_OCTETS = SYMBOLS * SYMBOL_OCTETS
 MAX_ROWS = 65536
-HEADER_OCTETS = 64  # of the shortest header, which are all that is read of any
+HEADER_OCTETS = 64
 _HEADER = struct.Struct("<9I28x")
 
 
