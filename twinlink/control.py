@@ -1,10 +1,10 @@
 """Payloads of the decision path: what the twin asks of the gNB, and what the gNB answers.
 
-Flow ``control`` (Digital Twin -> Real World) carries `PrbBlock`; flow ``control-result`` answers each with
-`PrbBlockResult`.  Both are UTF-8 JSON objects with exactly the fields below: a field too many is refused, because a
-RAN must not act on what it half understands.  Only ``e3`` may be absent.
+Flow ``control`` (Digital Twin -> Real World) carries `PrbBlock` and `SensingPolicy`; flow ``control-result`` answers
+each with `PrbBlockResult`.  All are UTF-8 JSON objects with exactly the fields below: a field too many is refused,
+because a RAN must not act on what it half understands.  Only ``e3`` may be absent.
 
-A `PrbBlock` counts only from a peer that is up, that acknowledges flow ``spectrum`` in time, and while no other peer
+A decision counts only from a peer that is up, that acknowledges flow ``spectrum`` in time, and while no other peer
 holds the block.  Of one session, the message with the highest sequence number is the newest (docs/exporter.md).
 
 A payload has at most `MAX_OCTETS`, which is looked at before it is read.
@@ -24,6 +24,8 @@ UNREAD = "unread-"  # with this begins the id in the result of a decision that w
 MAX_OCTETS = 16_384  # the longest id, list and reason fit, each character escaped to twelve octets
 
 Status = Literal["installed", "rejected", "cleared"]
+MAX_SLOTS = 160  # of a frame, 3GPP TS 38.211 table 4.3.2-1: at 240 kHz
+MAX_SYMBOL_MASK = 0x3FFF  # 14 symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class PrbBlock:
     validity_ms: int
     reason: str = ""
 
+    @property
+    def content(self) -> tuple[int, ...]:
+        """What is to stand."""
+        return self.prbs
+
     def encode(self) -> bytes:
         """The payload.  Raises PayloadTooLarge above `MAX_OCTETS`."""
         return _encode(self, self.__slots__)
@@ -55,11 +62,58 @@ class PrbBlock:
         prbs = _prbs(fields)
         if sorted(set(prbs)) != list(prbs):
             raise MalformedPayload("prbs must be ascending and without repetition")
-        if not _is_int(fields["validity_ms"], 1, 2**31 - 1):
-            raise MalformedPayload("validity_ms must be a positive integer")
+        return cls(_identifier(fields), prbs, _time(fields, "issued_ns"), _validity(fields), _text(fields, "reason"))
+
+
+@dataclass(frozen=True, slots=True)
+class SensingPolicy:
+    """Which uplink symbols the gNB's MAC is to keep free for sensing; it replaces the last one, and no mask clears it.
+
+    Attributes:
+        id, issued_ns, validity_ms, reason: as in `PrbBlock`.
+        mask_per_slot: for each slot of a frame a mask: bit s is set if symbol s is to stay free.  Empty: none.
+    """
+
+    id: str
+    mask_per_slot: tuple[int, ...]
+    issued_ns: int
+    validity_ms: int
+    reason: str = ""
+
+    @property
+    def content(self) -> tuple[int, ...]:
+        """What is to stand."""
+        return self.mask_per_slot
+
+    def encode(self) -> bytes:
+        """The payload."""
+        return _encode(self, self.__slots__)
+
+    @classmethod
+    def decode(cls, payload: bytes | memoryview) -> Self:
+        """Read a payload; raises MalformedPayload naming the field that is wrong."""
+        fields = _object(payload, {"id", "mask_per_slot", "issued_ns", "validity_ms", "reason"})
+        masks = fields["mask_per_slot"]
+        if not isinstance(masks, list) or len(masks) > MAX_SLOTS:
+            raise MalformedPayload(f"mask_per_slot must be a list of at most {MAX_SLOTS}")
+        if not all(_is_int(mask, 0, MAX_SYMBOL_MASK) for mask in masks):
+            raise MalformedPayload(f"mask_per_slot must hold integers from 0 to {MAX_SYMBOL_MASK}")
         return cls(
-            _identifier(fields), prbs, _time(fields, "issued_ns"), fields["validity_ms"], _text(fields, "reason")
+            _identifier(fields), tuple(masks), _time(fields, "issued_ns"), _validity(fields), _text(fields, "reason")
         )
+
+
+Decision = PrbBlock | SensingPolicy
+
+
+def decode_decision(payload: bytes | memoryview) -> Decision:
+    """Read a payload of flow ``control``; raises MalformedPayload naming the field that is wrong."""
+    try:
+        return PrbBlock.decode(payload)
+    except MalformedPayload:
+        if b'"mask_per_slot"' not in bytes(payload):
+            raise
+    return SensingPolicy.decode(payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +138,13 @@ class E3Control:
 
 @dataclass(frozen=True, slots=True)
 class PrbBlockResult:
-    """What became of a `PrbBlock`.
+    """What became of a `PrbBlock`, or of a `SensingPolicy`.
 
     Attributes:
         id: of the block that is meant, or `unread_id`.
         status: ``installed`` (handed to the RAN), ``rejected`` (by the exporter or the RAN), ``cleared`` (no longer
             stands).
-        prbs: what stands in the RAN after this, as far as the exporter knows.
+        prbs: that stand blocked in the RAN after this, as far as the exporter knows.
         time_ns: when, Unix time in ns on the exporter's clock.
         reason: why it was rejected or cleared.  If the exporter rejected it, the broken rule, a colon and a text; rule
             ``holder`` names the twin that holds the block.
@@ -149,6 +203,13 @@ def _object(payload: bytes | memoryview, names: set[str], optional: str | None =
     if not isinstance(fields, dict) or set(fields) - {optional} != names:
         raise MalformedPayload(f"a JSON object with exactly the fields {', '.join(sorted(names))} is expected")
     return fields
+
+
+def _validity(fields: dict[str, Any]) -> int:
+    value = fields["validity_ms"]
+    if not _is_int(value, 1, 2**31 - 1):
+        raise MalformedPayload("validity_ms must be a positive integer")
+    return int(value)
 
 
 def _is_int(value: object, low: int, high: int) -> bool:

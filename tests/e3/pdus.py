@@ -23,18 +23,19 @@ def pdus(draw: st.DrawFn, codec: e3.Codec, kinds: tuple[str, ...] = ()) -> Any:
     if codec is e3.ASN1_CODECS["G2b"]:  # sizes are in octets
         name = name.filter(lambda text: len(text.encode()) <= 64)
         version = version.filter(lambda text: len(text.encode()) <= 32)
-    payload = st.binary(min_size=1, max_size=40)
+    payload = octets = st.binary(min_size=1, max_size=40)
+    document = st.dictionaries(st.text(max_size=4), st.integers(), max_size=3).map(
+        lambda value: json.dumps(value, separators=(",", ":")).encode()
+    )
+    if codec is e3.JSON_CODECS["nested"]:
+        payload = document
     sequence_id: st.SearchStrategy[int | None] = message_id if wide and not is_json else st.none()
     optional_sequence_id = st.none() | message_id if wide else st.none()
     code = st.sampled_from(["positive", "negative"])
     function = st.builds(e3.RanFunctionDefinition, identifier, identifiers, identifiers, payload)
     functions = st.none() | st.lists(function, max_size=3).map(tuple)
     newest = codec is e3.ASN1_CODECS["G2b"]
-    protocol_data = payload
-    if is_json:
-        protocol_data = st.dictionaries(st.text(max_size=4), st.integers(), max_size=3).map(
-            lambda value: json.dumps(value, separators=(",", ":")).encode()
-        )
+    protocol_data = document if is_json else payload
     timestamp: st.SearchStrategy[int | None] = st.none()
     if is_json:
         timestamp = st.integers(10**15, 2**63) if wide else st.integers(1, 10**14)
@@ -70,7 +71,7 @@ def pdus(draw: st.DrawFn, codec: e3.Codec, kinds: tuple[str, ...] = ()) -> Any:
             e3.DAppReport, message_id, identifier, identifier, payload, sequence_id, timestamp=timestamp
         ),
         "XAppControlAction": st.builds(
-            e3.XAppControlAction, message_id, identifier, identifier, payload, sequence_id, timestamp=timestamp
+            e3.XAppControlAction, message_id, identifier, identifier, octets, sequence_id, timestamp=timestamp
         ),
         "ReleaseMessage": st.builds(e3.ReleaseMessage, message_id, identifier, timestamp=timestamp),
         "MessageAck": st.builds(e3.MessageAck, message_id, message_id, code, timestamp=timestamp),

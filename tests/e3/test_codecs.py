@@ -71,6 +71,8 @@ STRUCTURES: list[e3.Structure] = [
     e3.RanFunctionData(b"Spectrum", 1, b"I/Q"),
     e3.PrbBlacklistControl((0, 5, 272), 5, 3600),
     e3.PrbBlacklistControl(()),
+    e3.SensingPolicyControl((0x3F80,) * 20, validity_period=60),
+    e3.SensingPolicyControl((0,) * 160, deactivate=True),
     e3.PrbBlacklistReport((1,)),
     e3.PrbBlockedControl((1, 2)),
     e3.SlotIndication("/e3_ran_buffers", 1, 15, 123_456_789_012_345, 1023, 19, 0, 4, 0x3FFF),
@@ -98,6 +100,15 @@ def test_a_control_is_wrapped_in_g2() -> None:
     assert json.loads(e3.JSON_CODECS["G2b"].encode_structure(control)) == wrapped
 
 
+def test_a_sensing_policy_is_an_extension_of_the_control() -> None:
+    policy = e3.SensingPolicyControl((0x3F80, 1), validity_period=60)
+    # The first extension; an open type of 8 octets; without deactivate, with validityPeriod, 2 masks; masks; 60 - 1.
+    assert e3.ASN1_CODECS["G2b"].encode_structure(policy).hex(" ") == "80 08 40 40 3f 80 00 01 00 3b"
+    masks = {"maskPerSlot": [0x3F80, 1], "deactivate": False, "validityPeriod": 60}
+    wrapped = {"controlPayload": {"sensingPolicyControl": masks}}
+    assert json.loads(e3.JSON_CODECS["nested"].encode_structure(policy)) == wrapped
+
+
 def test_json_is_flat_with_hexadecimal_payloads() -> None:
     codec = e3.JSON_CODECS["G0"]
     action = e3.DAppControlAction(5, 1, 1, 1, b"\x01\xfe", timestamp=123)
@@ -113,9 +124,32 @@ def test_json_is_flat_with_hexadecimal_payloads() -> None:
     assert now > 10**15  # ns
 
 
+def test_nested_payloads_are_read_by_every_json_codec_and_written_by_one() -> None:
+    nested, data = e3.JSON_CODECS["nested"], b'{"a":[1,{"b":"c"}]}'
+    function = e3.RanFunctionDefinition(2, (1,), (), data)
+    for pdu, path in (
+        (e3.DAppControlAction(5, 1, 1, 1, data, timestamp=10**15), ("actionData",)),
+        (e3.DAppReport(5, 1, 1, data, timestamp=10**15), ("reportData",)),
+        (
+            e3.SetupResponse(5, 1, "positive", "g", None, 1, (function,), timestamp=10**15),
+            ("ranFunctionList", 0, "ranFunctionData"),
+        ),
+    ):
+        for codec, written in ((nested, json.loads(data)), (e3.JSON_CODECS["G2b"], data.hex())):
+            octets = codec.encode(pdu)
+            value = json.loads(octets)
+            for step in path:
+                value = value[step]
+            assert value == written
+            assert [each.decode(octets) for each in e3.JSON_CODECS.values()] == [pdu] * 3
+    with pytest.raises(e3.InvalidPdu):
+        nested.encode(e3.DAppControlAction(5, 1, 1, 1, b"\x01"))
+
+
 @pytest.mark.parametrize(
     ("generation", "pdu"),
     [
+        ("G0", e3.SetupResponse(1, 1, "negative", "g", message="why")),
         ("G0", e3.ReleaseMessage(1, 1, timestamp=5)),
         ("G0", e3.IndicationMessage(1, 1, 1, b"x", timestamp=5)),
         ("G1", e3.DAppControlAction(1, 1, 1, 1, b"x", 7)),

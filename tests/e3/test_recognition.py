@@ -24,7 +24,10 @@ def test_a_reply_is_recognised(codec: e3.Codec, data: st.DataObject, request_id:
     if response.response_code == "positive":
         response = replace(response, request_id=request_id)
     found = e3.recognise(codec.encode(response), request_id)
-    assert (found.codec.name, found.response) == (codec.name, response)
+    name = codec.name
+    if name == "JSON-nested" and not response.ran_function_list:
+        name = "JSON-G2"  # the form of its payloads is not seen
+    assert (found.codec.name, found.response) == (name, response)
 
 
 @EACH_CODEC
@@ -62,6 +65,38 @@ def test_the_unit_of_its_timestamps_tells_the_generation_of_a_json_agent() -> No
     for timestamp, name in ((1_795_000_000_000, "JSON-G0"), (1_795_000_000_000_000_000, "JSON-G2"), (0, "JSON-G0")):
         octets = json.dumps({**response, "timestamp": timestamp}).encode()
         assert e3.recognise(octets, 1).codec.name == name
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ({"message": "invalid JSON format", "responseCode": "negative"}, "invalid JSON format"),
+        ({"id": 3, "message": "no", "requestId": 0, "responseCode": "negative", "type": "setupResponse"}, "no"),
+        ({"id": 3, "requestId": 0, "responseCode": "negative", "type": "setupResponse"}, None),
+    ],
+)
+def test_a_refusal_of_few_fields_is_one(reply: dict[str, object], reason: str | None) -> None:
+    """As NVIDIA's agent answers what it cannot read, and a version that is not its own."""
+    found = e3.recognise(json.dumps(reply, sort_keys=True).encode(), 7)
+    assert (found.codec.encoding, found.response.response_code, found.response.message) == ("json", "negative", reason)
+    with pytest.raises(e3.MalformedPdu):
+        e3.recognise(json.dumps({**reply, "responseCode": "positive"}).encode(), 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"responseCode": "negative", "ranFunctionList": 5}',
+        '{"responseCode": "negative", "ranFunctionList": [5]}',
+        '{"responseCode": ["negative"]}',
+        '{"responseCode": "negative", "requestId": -1}',
+        '{"type": ["setupResponse"], "id": 1, "responseCode": "negative"}',
+        "{}",
+    ],
+)
+def test_a_refusal_of_wrong_types_is_malformed(text: str) -> None:
+    with pytest.raises(e3.MalformedPdu):
+        e3.recognise(text.encode(), 7)
 
 
 def test_protobuf_is_named() -> None:

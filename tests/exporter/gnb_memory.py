@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from twinlink_e3 import RanBuffers, SlotIndication, shared_memory_path
-from twinlink_e3.ran_buffers import HEADER_OCTETS
+from twinlink_e3.ran_buffers import VERSION
 
 Row = NDArray[np.uint16]
 
@@ -17,8 +17,8 @@ Row = NDArray[np.uint16]
 class GnbMemory:
     """Rows with values of their own: that of a subcarrier tells row, antenna, symbol and subcarrier apart."""
 
-    def __init__(self, antennas: int = 1, rows: int = 3) -> None:
-        self.layout = RanBuffers(antennas, rows)
+    def __init__(self, antennas: int = 1, rows: int = 3, version: int = VERSION) -> None:
+        self.layout = RanBuffers(antennas, rows, version)
         self.name = f"/twinlink-test-{uuid.uuid4().hex[:12]}"
         self.path: Path = shared_memory_path(self.name)
         self.written = 0
@@ -27,7 +27,7 @@ class GnbMemory:
     def make(self) -> None:
         """Make the file anew, as a gNB that starts."""
         self.path.unlink(missing_ok=True)
-        self.path.write_bytes(self.layout.header() + bytes(self.layout.octets - HEADER_OCTETS))
+        self.path.write_bytes(self.layout.header() + bytes(self.layout.octets - self.layout.header_octets))
         self.written = 0
 
     def write(self, timestamp: int | None = None, slot: int | None = None) -> SlotIndication:

@@ -1,6 +1,7 @@
 """`twinlink doctor --ask-e3` names the generation, and leaves no identifier in use."""
 
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,27 @@ def test_the_agent_is_asked_and_released(directory: Path, link: str) -> None:
             "twinlink-ran-emulator speaks G2b (asked in G0, it answered in G2b), and offers no control of PRB blocks"
         )
         agent.wait_for(lambda a: not a.agent._dapps)
+
+
+@pytest.mark.parametrize("link", e3.LINKS)
+def test_the_link_of_the_agent_is_found(directory: Path, link: str) -> None:
+    with EmulatedAgent(endpoints(directory, link), e3.G0) as agent:
+        (row,) = checks.e3_agent("auto", directory)
+        assert (row.status, row.seen) == ("ok", f"twinlink-ran-emulator speaks G0 over {link} (asked in G0)")
+        agent.wait_for(lambda a: not a.agent._dapps)
+
+
+@pytest.mark.parametrize("link", e3.LINKS)
+def test_an_agent_that_hangs_is_no_reason_to_ask_over_the_other_link(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, link: str
+) -> None:
+    monkeypatch.setattr(agent_check, "PATIENCE_S", 0.5)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "setup"))
+        listener.listen()
+        (row,) = checks.e3_agent(link, directory)
+        assert (row.status, "hangs" in row.next) == ("warn", True)
+        assert "over the other link" not in row.next
 
 
 def test_an_agent_that_refuses_is_named(directory: Path) -> None:

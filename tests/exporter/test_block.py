@@ -33,7 +33,7 @@ def told(todo: list[Todo]) -> list[tuple[object, ...]]:
     return [
         (item.result.id, item.result.status, item.cause, item.result.prbs)
         if isinstance(item, Outcome)
-        else item.prbs
+        else item.content
         if isinstance(item, Control)
         else ("not cleared",)
         for item in todo
@@ -301,7 +301,7 @@ class BlocksAgainstRan(RuleBasedStateMachine):
             if isinstance(item, Control):
                 self.ran.append(Told(item, self.ms + validity_ms))
             elif isinstance(item, NotCleared):
-                assert not self.ran[-1].control.prbs
+                assert not self.ran[-1].control.content
                 self.ran[-1].not_cleared = True
             elif item.result.status == "installed":
                 self.installed.add(item.result.id)
@@ -343,7 +343,7 @@ class BlocksAgainstRan(RuleBasedStateMachine):
         self.do(self.blocks.e3_lost(at(self.ms)))
         assert len(self.ran) == self.session_began  # the agent is gone
         assert not self.blocks.prbs
-        may_stand = any(told.control.prbs for told in self.may_stand())
+        may_stand = any(told.control.content for told in self.may_stand())
         self.do(self.blocks.e3_ready())
         assert not may_stand or len(self.ran) > self.session_began
 
@@ -357,7 +357,7 @@ class BlocksAgainstRan(RuleBasedStateMachine):
         if self.ran and self.ran[-1].not_cleared:  # that has been said
             assert self.blocks.prbs == ()
             return
-        newest = [told.control.prbs for told in self.ran if told.answer is not False][-1:] or [()]
+        newest = [told.control.content for told in self.ran if told.answer is not False][-1:] or [()]
         assert self.blocks.prbs == newest[0]
 
     @invariant()

@@ -10,6 +10,8 @@ from twinlink_exporter.session import OtherGeneration, Refused, Session, Session
 from twinlink_ran_emulator.agent import Agent
 
 CODECS: list[e3.Codec] = [*e3.ASN1_CODECS.values(), *e3.JSON_CODECS.values()]
+# A refusal does not tell how a JSON agent writes payloads.
+IN_A_REFUSAL = {"JSON-nested": "JSON-G2"}
 EACH_CODEC = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 
 
@@ -33,7 +35,8 @@ def test_every_generation_is_found_without_options(codec: e3.Codec) -> None:
     events = set_up(session, agent)
     assert events[-1] == SetUp(1, "twinlink-ran-emulator", codec.name)
     reads_g0 = codec.name in ("G0", "G2a")
-    assert events[:-1] == ([] if reads_g0 else [OtherGeneration("twinlink-ran-emulator", "G0", codec.name)])
+    answered = IN_A_REFUSAL.get(codec.name, codec.name)
+    assert events[:-1] == ([] if reads_g0 else [OtherGeneration("twinlink-ran-emulator", "G0", answered)])
     assert session.codec.name == codec.name
     assert session.releases() == []
     session.connected(0)
@@ -41,7 +44,7 @@ def test_every_generation_is_found_without_options(codec: e3.Codec) -> None:
     pdu = session.read(answers[0])
     assert pdu is not None
     assert session.received(pdu, 0) == Subscribed(1)
-    (ack,) = agent.receive(session.block(Control(7, (3, 4), 10)) or b"", 0)
+    (ack,) = agent.receive(session.control(Control(7, (3, 4), 10)) or b"", 0)
     assert session.codec.decode(ack).request_id == 7  # type: ignore[union-attr]
     assert agent.block == (3, 4)
     agent.receive(session.release() or b"", 0)
@@ -70,7 +73,8 @@ def test_another_generation_than_the_given_one_is_named(codec: e3.Codec, generat
     session, agent = make(generation), Agent(106, codec)
     (event,) = set_up(session, agent)
     assert isinstance(event, Refused)
-    assert f"speaks {codec.name}, which --e3-generation {generation} excludes" in event.reason
+    name = IN_A_REFUSAL.get(codec.name, codec.name)
+    assert f"speaks {name}, which --e3-generation {generation} excludes" in event.reason
     assert session.state is State.SETUP
     assert session.request(0) is None  # later
 
@@ -134,7 +138,7 @@ def test_all_identifiers_used_up_is_a_refusal() -> None:
 def test_without_the_control_nothing_is_sent() -> None:
     session, agent = make(), Agent(106, e3.ASN1_CODECS["G2b"], controls=False)
     assert set_up(session, agent)[-1] == SetUp(1, "twinlink-ran-emulator", "G2b", offers_block=False)
-    assert session.block(Control(7, (3,), 10)) is None
+    assert session.control(Control(7, (3,), 10)) is None
     request = session.codec.decode(session.request(10**9) or b"")
     assert isinstance(request, e3.SubscriptionRequest)
     assert request.control_identifier_list == ()

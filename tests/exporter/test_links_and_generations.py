@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import twinlink_e3 as e3
 from twinlink_exporter import exporter as exporter_module
+from twinlink_exporter.__main__ import make_parser
 from twinlink_exporter.generation_search import GenerationSearch
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.posix_sockets import PosixSockets
+from twinlink_exporter.sockets import open_sockets
 from twinlink_ran_emulator import make_recording
 
 from tests.ran_emulator.running import Process
@@ -22,7 +24,7 @@ from .conftest import LONG_MS, StartExporter, Twin
 from .emulated_agent import EmulatedAgent
 
 G0, G1, G2A, G2B = e3.ASN1_CODECS.values()
-JSON_G0, JSON_G2 = e3.JSON_CODECS.values()
+JSON_G0, JSON_G2, JSON_NESTED = e3.JSON_CODECS.values()
 
 
 @pytest.fixture
@@ -48,7 +50,16 @@ def take_observations(twin: Twin, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("link", "codec"),
-    [("posix", G0), ("zmq", G1), ("posix", G2A), ("zmq", G2B), ("posix", G2B), ("zmq", JSON_G0), ("posix", JSON_G2)],
+    [
+        ("posix", G0),
+        ("zmq", G1),
+        ("posix", G2A),
+        ("zmq", G2B),
+        ("posix", G2B),
+        ("zmq", JSON_G0),
+        ("posix", JSON_G2),
+        ("zmq", JSON_NESTED),
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_block_is_installed_and_released(
@@ -68,14 +79,13 @@ def test_a_block_is_installed_and_released(
     assert exporter.counters.undecodable == 0
 
 
-@pytest.mark.parametrize("link", ["zmq", "posix"])
+@pytest.mark.parametrize(("link", "asked"), [("zmq", "zmq"), ("posix", "posix"), ("zmq", "auto"), ("posix", "auto")])
 def test_an_exporter_that_ends_while_it_is_set_up_leaves_no_identifier(
-    start_exporter: StartExporter, endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch, link: str
+    start_exporter: StartExporter, endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch, link: str, asked: str
 ) -> None:
     monkeypatch.setattr(exporter_module, "LEAVE_S", patience())
-    endpoints = replace(endpoints, link=link)
-    with EmulatedAgent(endpoints, G2B) as agent:
-        exporter = start_exporter(endpoints)
+    with EmulatedAgent(replace(endpoints, link=link), G2B) as agent:
+        exporter = start_exporter(replace(endpoints, link=asked))
         exporter.wait_for("e3-setup-request")
         exporter.stop()
         agent.wait_for(lambda a: a.agent.counters["ReleaseMessage"] == a.agent.counters["SetupRequest"])
@@ -175,6 +185,52 @@ def test_posix_sockets_at_the_zeromq_endpoint_are_named_and_sent_nothing(
         exporter = start_exporter(endpoints)
         wait_until(lambda: "does not greet as ZeroMQ does: set --e3-link posix" in exporter.said())
         assert agent.agent.counters["malformed"] == 0
+
+
+def test_the_link_is_found_whatever_agent_follows(
+    start_exporter: StartExporter, endpoints: e3.Endpoints, twin: Twin
+) -> None:
+    exporter = start_exporter(replace(endpoints, link=e3.ANY_LINK))
+    exporter.wait_for("e3-setup-request")
+    for number, (link, killed) in enumerate(
+        (("posix", True), ("zmq", False), ("posix", False), ("zmq", True), ("zmq", False)), 1
+    ):
+        with EmulatedAgent(replace(endpoints, link=link), G2B, first_dapp=number) as agent:
+            exporter.wait_for("subscribed", number)
+            take_observations(twin, 5)
+            agent.stop(killed=killed)
+        exporter.wait_for("e3-lost", number)
+        assert exporter.events("e3-setup")[-1]["link"] == link
+        assert agent.agent.counters["malformed"] == 1  # the question in G0
+    assert exporter.counters.undecodable == 0
+
+
+@pytest.mark.parametrize("link", e3.LINKS)
+def test_another_setup_keeps_the_connections_of_the_link(endpoints: e3.Endpoints, link: str) -> None:
+    """As after subscriptions without an answer: the identifier of the first setup is given back over them."""
+    with EmulatedAgent(replace(endpoints, link=link), G0) as agent:
+        sockets = open_sockets(replace(endpoints, link=e3.ANY_LINK))
+        replies: list[bytes] = []
+
+        def answered() -> bool:
+            sockets.tick(time.monotonic_ns())
+            replies.extend(filter(None, [sockets.receive_setup()]))
+            return bool(replies) and sockets.connected
+
+        for number in (1, 2):
+            replies.clear()
+            sockets.send_setup(e3.encode(e3.SetupRequest(number, "1.0.0", "dapp", "1", "v")))
+            wait_until(answered)
+            assert sockets.link == link
+        sockets.send(e3.encode(e3.ReleaseMessage(1, 1)))
+        wait_until(lambda: sockets.tick(time.monotonic_ns()) or agent.agent.counters["ReleaseMessage"] == 1)
+        sockets.close()
+        assert agent.agent._dapps == {2}
+
+
+def test_the_exporter_finds_the_link_unless_it_is_given_one() -> None:
+    for arguments, link in (([], e3.ANY_LINK), (["--e3-link", "posix"], "posix")):
+        assert e3.endpoints_of(make_parser().parse_args(arguments)).link == link
 
 
 def test_an_agent_that_sends_no_frames_is_left_and_counted(start_exporter: StartExporter, posix: e3.Endpoints) -> None:

@@ -131,7 +131,7 @@ def test_a_control_of_g2_has_a_sequence_id() -> None:
     response = SetupResponse(1, request.message_id, "positive", "gnb", "1.0.0", 7)
     session.setup_answered(ASN1_CODECS["G2a"].encode(response), 0)
     assert session.sequenced
-    action = ASN1_CODECS["G2a"].decode(session.block(Control(5, (1,), 2, sequence_id=9)) or b"")
+    action = ASN1_CODECS["G2a"].decode(session.control(Control(5, (1,), 2, sequence_id=9)) or b"")
     assert isinstance(action, DAppControlAction)
     assert (action.message_id, action.sequence_id) == (5, 9)
     assert not subscribed_session().sequenced
@@ -153,17 +153,17 @@ def subscribe_next(session: Session, now_ns: int, code: ResponseCode = "positive
 def test_slots_and_control_are_two_subscriptions() -> None:
     session = make()
     event = answer_setup(session, 0, functions=(SPECTRUM, SLOTS))
-    assert event == SetUp(7, "gnb", by_reference=True)
+    assert event == SetUp(7, "gnb", by_reference=True, offers_policy=True)
     session.connected(0)
     slots = decode(session.request(0) or b"")
     assert slots == SubscriptionRequest(slots.message_id, 7, 2, (1,), ())
     assert session.received(SubscriptionResponse(2, slots.message_id, 7, "positive", 4), 0) is None
     control = decode(session.request(0) or b"")
-    assert control == SubscriptionRequest(control.message_id, 7, 1, (), (1,), periodicity=1000)
+    assert control == SubscriptionRequest(control.message_id, 7, 1, (), (1, 2), periodicity=1000)
     assert session.received(SubscriptionResponse(2, slots.message_id, 7, "negative"), 0) is None  # of before
     assert session.received(SubscriptionResponse(2, control.message_id, 7, "positive", 5), 0) == Subscribed(4)
     assert session.state is State.SUBSCRIBED
-    assert session.offers_block
+    assert session.controls == {1, 2}
 
 
 def test_slots_alone_are_one_subscription_without_control() -> None:
@@ -180,7 +180,7 @@ def test_a_refused_control_leaves_the_slots() -> None:
     session.connected(0)
     assert subscribe_next(session, 0) is None
     assert subscribe_next(session, 0, "negative") == Subscribed(2, refused=1)
-    assert not session.offers_block
+    assert not session.controls
 
 
 def test_an_indication_of_a_slot_stands_for_its_subscription_alone() -> None:
@@ -212,7 +212,7 @@ def test_what_is_for_others_is_passed_over() -> None:
     session = make()
     answer_setup(session, 0)
     assert session.received(SubscriptionResponse(1, 2, 8, "positive", 1), 0) is None
-    assert session.received(ReleaseMessage(1, 7), 0) is None
+    assert session.received(ReleaseMessage(1, 8), 0) is None
     assert session.state is State.SUBSCRIBE
 
 

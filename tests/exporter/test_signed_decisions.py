@@ -9,7 +9,7 @@ from twinlink_e3 import Endpoints
 from twinlink_exporter.authentication import Authentication
 
 import twinlink
-from twinlink.control import PrbBlock, PrbBlockResult, unread_id
+from twinlink.control import PrbBlock, PrbBlockResult, SensingPolicy, unread_id
 from twinlink.identity import Identity, trust
 from twinlink.identity.watched import WatchedIdentity
 from twinlink.signed_payload import HEAD_OCTETS, Signer, Verified, Verifier
@@ -123,6 +123,15 @@ def test_a_signed_decision_is_installed_and_what_is_not_as_signed_never(side: Si
 
     side.send(side.sign(decision("b-3", (60,))))
     side.agent.wait_for(lambda agent: agent.controls == [[40, 41], [60]])
+
+
+def test_a_sensing_policy_counts_if_it_is_signed(side: Side) -> None:
+    side.start()
+    policy = SensingPolicy("p-1", (0x3F80,) * 20, time.time_ns(), LONG_MS).encode()
+    side.send(policy)
+    assert side.result().reason.partition(":")[0] == "unsigned"
+    side.send(side.sign(policy))
+    assert side.result().reason == "e3: the E3 agent offers no control of the sensing policy"
 
 
 def test_a_decision_of_before_a_restart_of_the_exporter_and_one_of_a_revoked_twin_do_not_count(side: Side) -> None:

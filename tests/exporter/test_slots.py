@@ -7,12 +7,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from twinlink_e3 import Endpoints, shared_memory_path
+from twinlink_e3 import ANY_LINK, Endpoints, shared_memory_path
+from twinlink_exporter.decision_guard import Limits
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.reduction import Reduction
 from twinlink_ran_emulator import make_recording
@@ -20,12 +22,13 @@ from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.slot_writer import LEAKAGE, MIXED_SYMBOLS, turned
 
 import twinlink
+from twinlink.control import SensingPolicy
 from twinlink.sensing import SensingRanges
 from twinlink.slots import ALL_SYMBOLS, Clock, Content, Slot, SlotSpectrum
 from twinlink.sync import State
 from twinlink.testing import patience, wait_until
 
-from .conftest import RunningExporter, StartExporter, Twin
+from .conftest import LONG_MS, RunningExporter, StartExporter, Twin
 from .twin_side import propose, receive, results, say
 
 N_PRBS, SCS_HZ = 24, 15_000  # a slot of 1 ms: a busy machine keeps up
@@ -187,6 +190,54 @@ def test_a_block_goes_over_the_second_subscription(
     assert [event["prbs"] for event in gnb.events("control")][:2] == [[4, 5], []]
 
 
+def test_the_emulator_as_nvidias_agent(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, recording: Recording
+) -> None:
+    gnb = start_gnb("--aerial", "--rx-antennas", "2")
+    exporter = start_exporter(replace(endpoints, link=ANY_LINK), carrier=CARRIER)
+    for _, slot in take(twin[0].receiver("spectrum"), 50)[::10]:
+        assert (slot.clock, slot.symbols) == (Clock.UNIX, ALL_SYMBOLS)
+        data = np.asarray(slot.data, np.float16)
+        rows = heard(recording, data[0, 0])
+        assert all(data[0, symbol].tobytes() == rows[symbol % 4].tobytes() for symbol in range(14))
+    (event,) = exporter.events("e3-setup")
+    assert (event["ran"], event["generation"], event["link"]) == ("NVIDIA_L1", "JSON-nested", "zmq")
+    exporter.stop()
+    wait_until(lambda: gnb.events("release"))
+    gnb.stop()
+
+
+@pytest.mark.parametrize("encoding", ["asn1", "json-nested"])
+def test_a_sensing_policy_is_set_and_ends_with_its_validity(
+    twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints, encoding: str
+) -> None:
+    gnb = start_gnb("--e3-generation", "G2b", "--e3-encoding", encoding)
+    limits = Limits(N_PRBS, max_age_ms=LONG_MS, max_validity_ms=LONG_MS, slots_per_frame=10)
+    exporter = start_exporter(endpoints, carrier=CARRIER, limits=limits)
+    take(twin[0].receiver("spectrum"), 1)
+    wait_until(lambda: exporter.exporter.twins_by_state()[State.IN_SYNC])
+    propose(twin[0], prbs=(4, 5))
+    assert say(results(twin[0], 1)[0]) == ("b-1", "installed", (4, 5))
+    masks = (0x3F80, *(0,) * 9)
+    for identifier, mask_per_slot, validity_ms in (("p-1", masks[1:], LONG_MS), ("p-2", masks, 500)):
+        policy = SensingPolicy(identifier, mask_per_slot, time.time_ns(), validity_ms, "test")
+        twin[0].sender("control").send(policy.encode())
+    rejected, installed, cleared = results(twin[0], 3)
+    assert rejected.reason == "range: 9 masks; a frame of the carrier has 10 slots"
+    assert say(installed) == ("p-2", "installed", (4, 5))
+    assert say(cleared) == ("p-2", "cleared", (4, 5))
+    assert installed.e3
+    assert installed.e3.sequence_id == 2  # of the controls of this dApp
+    wait_until(lambda: len(gnb.events("policy")) == 2)
+    assert [event["mask_per_slot"] for event in gnb.events("policy")] == [list(masks), []]
+    assert [event["id"] for name in ("installed", "cleared") for event in exporter.events(f"policy-{name}")] == [
+        "p-2"
+    ] * 2
+    assert (exporter.counters.policies_installed, exporter.counters.blocks_installed) == (1, 1)
+    exporter.stop()
+    assert not exporter.exporter.block_unknown
+
+
 def test_a_gnb_without_control_and_with_mixed_slots(
     twin: Twin, start_exporter: StartExporter, start_gnb: StartGnb, endpoints: Endpoints
 ) -> None:
@@ -201,6 +252,8 @@ def test_a_gnb_without_control_and_with_mixed_slots(
         assert not (np.asarray(slot.data, np.float16) == np.float16(LEAKAGE / 2048)).any()
     propose(twin[0], prbs=(4,))
     assert results(twin[0], 1)[0].reason == "e3: the E3 agent offers no control of PRB blocks"
+    twin[0].sender("control").send(SensingPolicy("p-1", (), time.time_ns(), LONG_MS).encode())
+    assert results(twin[0], 1)[0].reason == "e3: the E3 agent offers no control of the sensing policy"
     assert exporter.events("e3-setup")
 
 

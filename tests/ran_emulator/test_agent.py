@@ -4,17 +4,8 @@ import pytest
 import twinlink_e3 as e3
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twinlink_ran_emulator.agent import (
-    FIRST_INDICATION_GAP_NS,
-    Agent,
-    Blocked,
-    Refused,
-    Released,
-    Reported,
-    SetUp,
-    Subscribed,
-    Unsubscribed,
-)
+from twinlink_ran_emulator.agent import FIRST_INDICATION_GAP_NS, Agent
+from twinlink_ran_emulator.events import Blocked, Refused, Released, Reported, SetUp, Subscribed, Unsubscribed
 
 LATER = FIRST_INDICATION_GAP_NS
 IQ = e3.encode_iq_data(e3.IqDataIndication(b"\1\2\3\4", 1, 1))

@@ -339,7 +339,7 @@ def e3_agent(link: str, directory: Path = _E3_SOCKETS) -> Iterator[Row]:
     """What the E3 agent of this host speaks, as an installed application finds out by asking it.
 
     Args:
-        link: ``zmq`` or ``posix``.
+        link: ``zmq``, ``posix``, or ``auto`` for that of the agent.
         directory: of the agent's sockets.
     """
     for point in entry_points(group=_APP_CHECKS, name="e3-agent"):

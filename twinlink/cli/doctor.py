@@ -14,7 +14,7 @@ from . import checks, identity_checks
 EXAMPLES = """
 twinlink doctor  # what is here, and what to do
 twinlink doctor --role twin --connect tcp/10.0.0.5:7447
-twinlink doctor --role gnb --ask-e3 posix --ntp ntp.example.org --json
+twinlink doctor --role gnb --ask-e3 auto --ntp ntp.example.org --json
 """
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -38,9 +38,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ask-e3",
-        choices=("zmq", "posix"),
-        help="ask the E3 agent in /tmp/dapps over this link what it speaks: registers a dApp and releases it "
-        "(not for JSON or protobuf agents of libe3 up to 0.0.7)",
+        choices=("auto", "zmq", "posix"),
+        help="ask the E3 agent in /tmp/dapps over this link what it speaks: registers a dApp and releases it; auto "
+        "finds the link (not for JSON or protobuf agents of libe3 up to 0.0.7)",
     )
     parser.add_argument(
         "--identity", metavar="DIR", help="check this identity; with --connect, also a handshake over ZeroMQ"

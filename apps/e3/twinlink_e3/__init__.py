@@ -3,6 +3,7 @@
 from .codec import Codec
 from .codecs import ASN1_CODECS, G0, JSON_CODECS, codec_of, decode, decode_structure, encode, encode_structure
 from .endpoints import (
+    ANY_LINK,
     ENDPOINTS,
     LINKS,
     Endpoints,
@@ -49,17 +50,20 @@ from .sensing_ring import SensingRing
 from .service_model import (
     ALL_SYMBOLS,
     CONTROL_PRB_BLOCK,
+    CONTROL_SENSING_POLICY,
     L1_KPM_FUNCTION,
     N_PRBS_MAX,
     RAN_FUNCTION,
     TELEMETRY_IQ,
     TELEMETRY_SENSING,
     TELEMETRY_SLOT,
+    TELEMETRY_STREAMS,
     PrbBlacklistControl,
     PrbBlacklistReport,
     PrbBlockedControl,
     RanFunctionData,
     SensingIndication,
+    SensingPolicyControl,
     SlotIndication,
     Structure,
 )
@@ -67,8 +71,10 @@ from .shared_memory import SharedMemoryError, shared_memory_path
 
 __all__ = [
     "ALL_SYMBOLS",
+    "ANY_LINK",
     "ASN1_CODECS",
     "CONTROL_PRB_BLOCK",
+    "CONTROL_SENSING_POLICY",
     "ENDPOINTS",
     "FFT_SIZES",
     "G0",
@@ -86,6 +92,7 @@ __all__ = [
     "TELEMETRY_IQ",
     "TELEMETRY_SENSING",
     "TELEMETRY_SLOT",
+    "TELEMETRY_STREAMS",
     "Codec",
     "DAppControlAction",
     "DAppReport",
@@ -109,6 +116,7 @@ __all__ = [
     "Recognised",
     "ReleaseMessage",
     "SensingIndication",
+    "SensingPolicyControl",
     "SensingRing",
     "SetupRequest",
     "SetupResponse",

@@ -22,6 +22,7 @@ from .service_model import (
     PrbBlockedControl,
     RanFunctionData,
     SensingIndication,
+    SensingPolicyControl,
     SlotIndication,
     Structure,
 )
@@ -32,11 +33,16 @@ _STRUCTURES: dict[type[Any], str] = {
     PrbBlacklistControl: "Spectrum-PRBBlacklistControl",
     PrbBlacklistReport: "Spectrum-PRBBlacklistReport",
     PrbBlockedControl: "Spectrum-PRBBlockedControl",
+    SensingPolicyControl: "Spectrum-SensingPolicyControl",
     SensingIndication: "Spectrum-SensingIndication",
     SlotIndication: "L1KPM-Indication",
 }
 _REFERENCE = ("shmName", "fhBufferIndex", "fhWriteIndex")  # fields of `SlotIndication` that the grammar nests
-_WRAPPED_CONTROL = "Spectrum-DAppControlData"
+_WRAPPER = "Spectrum-DAppControlData"
+_WRAPPED: dict[type[Any], str] = {
+    PrbBlacklistControl: "prbBlacklistControl",
+    SensingPolicyControl: "sensingPolicyControl",
+}  # since G2
 _TEXTS = ("e3apProtocolVersion", "dAppName", "dAppVersion", "vendor", "ranIdentifier")
 
 
@@ -48,9 +54,10 @@ class Asn1Codec:
     def __init__(self, generation: str) -> None:
         self.name = self.generation = generation
         order = grammar.GENERATIONS.index
-        self._absent = {
+        # Fields that asn1tools would leave out in silence.
+        self._absent = grammar.JSON_ONLY | {
             name for name, first in grammar.SINCE.items() if order(first) > order(generation)
-        }  # fields that asn1tools would leave out in silence
+        }
         self._texts = _TEXTS if grammar.names_are_octets(generation) else ()
         self._is_g2 = generation.startswith("G2")
 
@@ -104,8 +111,8 @@ class Asn1Codec:
         if isinstance(structure, SlotIndication) and (octets := encode_slot(structure)) is not None:
             return octets
         kind, values = _STRUCTURES[type(structure)], to_fields(structure)
-        if isinstance(structure, PrbBlacklistControl) and self._is_g2:
-            kind, values = _WRAPPED_CONTROL, {"controlPayload": ("prbBlacklistControl", values)}
+        if type(structure) in _WRAPPED and self._is_g2:
+            kind, values = _WRAPPER, {"controlPayload": (_WRAPPED[type(structure)], values)}
         if "shmName" in values:
             values["shmName"] = values["shmName"].encode()
         if isinstance(structure, SlotIndication):
@@ -117,10 +124,10 @@ class Asn1Codec:
         """See `Codec`."""
         if kind is IqDataIndication:
             data: Any = decode_iq_data(octets)
-        elif kind is PrbBlacklistControl and self._is_g2:
-            chosen, values = decode_type(grammar.spectrum(), _WRAPPED_CONTROL, octets)["controlPayload"]
-            if chosen != "prbBlacklistControl":
-                raise MalformedPdu("the control of RAN function 1 is no PRB block, but an extension unknown here")
+        elif kind in _WRAPPED and self._is_g2:
+            chosen, values = decode_type(grammar.spectrum(), _WRAPPER, octets)["controlPayload"]
+            if chosen != _WRAPPED[kind]:
+                raise MalformedPdu(f"the control of RAN function 1 is no {kind.__name__}, but {chosen or 'unknown'}")
             data = from_fields(kind, values)
         elif kind is SlotIndication and (slot := decode_slot(octets)) is not None:
             data = slot

@@ -9,14 +9,16 @@ from .pdu import Pdu
 from .service_model import Structure
 
 ASN1_CODECS = {generation: Asn1Codec(generation) for generation in GENERATIONS}
-JSON_CODECS = {"G0": JsonCodec("G0"), "G2b": JsonCodec("G2b")}
+JSON_CODECS = {"G0": JsonCodec("G0"), "G2b": JsonCodec("G2b"), "nested": JsonCodec("G2b", nested=True)}
 G0 = ASN1_CODECS["G0"]
 
 
 def codec_of(generation: str, encoding: str) -> Codec:
-    """The codec of a generation in an encoding: ``asn1`` or ``json``, in which only G2 differs from the others."""
+    """The codec of a generation in an encoding: ``asn1``, ``json``, or ``json-nested``, which is that of G2."""
     if encoding == "asn1":
         return ASN1_CODECS[generation]
+    if encoding == "json-nested":
+        return JSON_CODECS["nested"]
     return JSON_CODECS["G2b" if generation.startswith("G2") else "G0"]
 
 

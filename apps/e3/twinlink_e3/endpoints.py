@@ -25,7 +25,10 @@ RESOLVE_S = 0.3  # for the name of the agent's host
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Endpoints of the three channels, each ``ipc:///path`` or ``tcp://address:port``; ``link`` is one of `LINKS`."""
+    """Endpoints of the three channels, each ``ipc:///path`` or ``tcp://address:port``.
+
+    ``link`` is one of `LINKS`, or `ANY_LINK`.
+    """
 
     setup: str
     to_dapp: str
@@ -37,21 +40,29 @@ class Endpoints:
 
 
 LINKS = ("zmq", "posix")
-# As hard-coded in dapps 0.0.6 and by default in libe3.
+ANY_LINK = "auto"  # that of the agent, found by its greeting
+# As hard-coded in dapps 0.0.6 and by default in libe3; and as in the examples of NVIDIA's Aerial.
 ENDPOINTS = {
+    "aerial": Endpoints("tcp://127.0.0.1:5555", "tcp://127.0.0.1:5556", "tcp://127.0.0.1:5557"),
     "ipc": Endpoints("ipc:///tmp/dapps/setup", "ipc:///tmp/dapps/e3_socket", "ipc:///tmp/dapps/dapp_socket"),
     "tcp": Endpoints("tcp://127.0.0.1:9990", "tcp://127.0.0.1:9991", "tcp://127.0.0.1:9999"),
 }
 
 
-def add_endpoint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--e3``, ``--e3-link``, ``--setup``, ``--to-dapp`` and ``--from-dapp``; read them with `endpoints_of`."""
+def add_endpoint_arguments(parser: argparse.ArgumentParser, *, finds_link: bool = False) -> None:
+    """Add ``--e3``, ``--e3-link``, ``--setup``, ``--to-dapp`` and ``--from-dapp``; read them with `endpoints_of`.
+
+    Args:
+        parser: to which they are added.
+        finds_link: offer `ANY_LINK`, and make it the default.
+    """
     group = parser.add_argument_group("E3 sockets")
     group.add_argument("--e3", choices=sorted(ENDPOINTS), default="ipc", help="set of endpoints; below, those of ipc")
-    group.add_argument("--e3-link", choices=LINKS, default="zmq", help="link of the E3 agent; newer OAI uses posix")
+    links, usual = ((ANY_LINK, *LINKS), ANY_LINK) if finds_link else (LINKS, "zmq")
+    group.add_argument("--e3-link", choices=links, default=usual, help="link of the E3 agent; newer OAI uses posix")
     for name, what in (("setup", "setup channel"), ("to_dapp", "RAN to dApp"), ("from_dapp", "dApp to RAN")):
-        option, usual = f"--{name.replace('_', '-')}", getattr(ENDPOINTS["ipc"], name)
-        group.add_argument(option, type=_endpoint, metavar="ENDPOINT", help=f"{what}, if not {usual}")
+        option, of_ipc = f"--{name.replace('_', '-')}", getattr(ENDPOINTS["ipc"], name)
+        group.add_argument(option, type=_endpoint, metavar="ENDPOINT", help=f"{what}, if not {of_ipc}")
 
 
 def endpoints_of(arguments: argparse.Namespace) -> Endpoints:

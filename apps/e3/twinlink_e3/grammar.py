@@ -26,6 +26,8 @@ SINCE = {
     ("subscriptionResponse", "periodicity"): "G2b",
 }
 
+JSON_ONLY = {("setupResponse", "message"), ("subscriptionResponse", "message")}
+
 # `more` is the extension marker, with the comma before it.  Octets depend on the order of fields and alternatives, but
 # not on the names of types.
 _E3AP = Template("""
@@ -194,7 +196,15 @@ Spectrum-SensingIndication ::= SEQUENCE {
 }
 
 Spectrum-DAppControlData ::= SEQUENCE {
-    controlPayload CHOICE { prbBlacklistControl Spectrum-PRBBlacklistControl, ... }
+    controlPayload CHOICE {
+        prbBlacklistControl Spectrum-PRBBlacklistControl, ..., sensingPolicyControl Spectrum-SensingPolicyControl
+    }
+}
+
+Spectrum-SensingPolicyControl ::= SEQUENCE {
+    maskPerSlot SEQUENCE (SIZE (1..160)) OF INTEGER (0..16383),
+    deactivate BOOLEAN DEFAULT FALSE,
+    validityPeriod INTEGER (1..3600) OPTIONAL
 }
 
 Spectrum-PRBBlacklistControl ::= SEQUENCE {

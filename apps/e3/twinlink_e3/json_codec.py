@@ -2,8 +2,12 @@
 
     {"type": "messageAck", "id": 5, "timestamp": 1764259200000, "requestId": 3, "responseCode": "positive"}
 
-``protocolData`` of an indication is itself a JSON value.  The other payloads are strings of hexadecimal digits, also
-within structures of the service model.  dapps 0.0.6 nests a PDU in another object, which libe3 refuses.
+``protocolData`` of an indication is itself a JSON value.  The other payloads have two forms, of which each agent reads
+its own alone: strings of hexadecimal digits in libe3 up to 0.2, and nested JSON in NVIDIA's Aerial and in later libe3.
+Both are read here; `JsonCodec` writes one of them.  Octets within structures of the service model are hexadecimal in
+both.  dapps 0.0.6 nests a PDU in another object, which libe3 refuses.
+
+NVIDIA's agent leaves ``timestamp`` out.  Its negative answers have few fields, and ``message`` says why.
 """
 
 import json
@@ -15,17 +19,20 @@ from typing import Any
 from .codec import AnyStructure
 from .errors import InvalidPdu, MalformedPdu
 from .indication import MAX_IQ_OCTETS, MAX_SAMPLE_COUNT, MAX_TIMESTAMP, IndicationMessage, Octets
-from .pdu import ALTERNATIVES, NAMES, Pdu, RanFunctionDefinition, field_name, from_fields, to_fields
+from .pdu import ALTERNATIVES, NAMES, Pdu, RanFunctionDefinition, SetupResponse, field_name, from_fields, to_fields
 from .service_model import (
     ALL_SYMBOLS,
     N_PRBS_MAX,
     PrbBlacklistControl,
     SensingIndication,
+    SensingPolicyControl,
     SlotIndication,
     Structure,
 )
 
-MAX_PAYLOAD = 32768  # of hexadecimal payloads, as in ASN.1
+MAX_PAYLOAD = 32768  # octets of a payload, as in ASN.1
+MAX_FUNCTION_DATA = 262144  # as in G2b; NVIDIA's agent describes 78 streams there
+MAX_MESSAGE = 1024  # characters of a reason
 NS_SINCE = 10**15  # a Unix time from here on is in ns, not in ms
 
 Reader = Callable[[Any], Any]  # the value of a field; raises ValueError
@@ -40,10 +47,10 @@ def _whole(low: int, high: int) -> Reader:
     return read
 
 
-def _text(longest: int) -> Reader:
+def _text(longest: int, shortest: int = 1) -> Reader:
     def read(value: Any) -> str:
-        if not isinstance(value, str) or not 1 <= len(value) <= longest:
-            raise ValueError(f"a text of 1 to {longest} characters is expected, not {value!r:.40}")
+        if not isinstance(value, str) or not shortest <= len(value) <= longest:
+            raise ValueError(f"a text of {shortest} to {longest} characters is expected, not {value!r:.40}")
         value.encode()  # raises ValueError for half of a surrogate pair
         return value
 
@@ -62,6 +69,20 @@ def _octets(longest: int) -> Reader:
     return read
 
 
+def _payload(longest: int) -> Reader:
+    """A payload in either form."""
+    read_octets = _octets(longest)
+
+    def read(value: Any) -> bytes:
+        if not isinstance(value, dict | list):
+            return bytes(read_octets(value))
+        if len(octets := _dump(value)) > longest:
+            raise ValueError(f"at most {longest} octets of JSON are expected")
+        return octets
+
+    return read
+
+
 def _list(longest: int, read_entry: Reader) -> Reader:
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list) or len(value) > longest:
@@ -69,6 +90,12 @@ def _list(longest: int, read_entry: Reader) -> Reader:
         return [read_entry(entry) for entry in value]
 
     return read
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"true or false is expected, not {value!r:.40}")
+    return value
 
 
 def _response_code(value: Any) -> str:
@@ -82,23 +109,28 @@ def _ran_function(value: Any) -> dict[str, Any]:
 
 
 _message_id, _identifier = _whole(1, 2**32 - 1), _whole(1, 65535)
+_counted = _whole(1, 2**32 - 1)  # by NVIDIA's agent, which gives no identifier a second time
 _identifiers, _prbs = _list(1000, _identifier), _list(N_PRBS_MAX, _whole(0, N_PRBS_MAX - 1))
 _READERS: dict[str, Reader] = {
     "e3apProtocolVersion": _text(32),
     "dAppName": _text(64),
     "dAppVersion": _text(32),
     "vendor": _text(64),
-    "ranIdentifier": _text(64),
-    "requestId": _message_id,
+    "ranIdentifier": _text(64, shortest=0),
+    "requestId": _whole(0, 2**32 - 1),  # 0 to a request that the agent could not read
+    "message": _text(MAX_MESSAGE, shortest=0),
     "sequenceId": _message_id,
     "responseCode": _response_code,
-    **dict.fromkeys(("dAppIdentifier", "ranFunctionIdentifier", "controlIdentifier", "subscriptionId"), _identifier),
+    **dict.fromkeys(("dAppIdentifier", "subscriptionId"), _counted),
+    "ranFunctionIdentifier": _identifier,
+    "controlIdentifier": _whole(0, 65535),  # 0 in NVIDIA's sample dApps
     **dict.fromkeys(("telemetryIdentifierList", "controlIdentifierList"), _identifiers),
     "ranFunctionList": _list(64, _ran_function),
     "subscriptionTime": _whole(0, 86400),
     "periodicity": _whole(0, 60_000_000),
     "protocolData": lambda value: json.dumps(value, separators=(",", ":")).encode(),
-    **dict.fromkeys(("actionData", "reportData", "xAppControlData", "ranFunctionData"), _octets(MAX_PAYLOAD)),
+    **dict.fromkeys(("actionData", "reportData", "xAppControlData"), _payload(MAX_PAYLOAD)),
+    "ranFunctionData": _payload(MAX_FUNCTION_DATA),
     # Of the service model
     "name": _octets(32),
     "version": _whole(0, 65535),
@@ -109,7 +141,17 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(("blacklistedPRBs", "blockedPRBs"), _prbs),
     "samplingThreshold": _whole(0, 100),
     "validityPeriod": _whole(1, 3600),
+    "maskPerSlot": _list(160, _whole(0, ALL_SYMBOLS)),
+    "deactivate": _truth,
 }
+
+_WRAPPED: dict[type[Any], str] = {
+    PrbBlacklistControl: "prbBlacklistControl",
+    SensingPolicyControl: "sensingPolicyControl",
+}
+_ALIASES = {"telemetryGrantedList": "telemetryIdentifierList", "controlGrantedList": "controlIdentifierList"}
+_NESTED = frozenset(("actionData", "reportData", "ranFunctionData"))
+_REFUSAL = {"requestId": 0, "ranIdentifier": ""}  # what a negative setupResponse may leave out
 
 # References into shared memory have names of their own in JSON, some of them in another object.
 _REFERENCES: dict[type[Any], tuple[str, dict[str, str]]] = {
@@ -125,19 +167,25 @@ _REFERENCE_READERS: dict[str, Reader] = {
     "timestamp": _whole(0, 2**64 - 1),
     "beam": _whole(0, 3),
     "valid_symbol_mask": _whole(0, ALL_SYMBOLS),
-    **dict.fromkeys(("sfn", "slot", "cell_id", "n_rx_ant"), _whole(0, 65535)),
+    **dict.fromkeys(("sfn", "slot", "cell_id", "n_rx_ant", "n_cells"), _whole(0, 65535)),
 }
 
 
 class JsonCodec:
-    """The codec of JSON; see `Codec`.  In G2 a control is wrapped, and sequence ids are allowed."""
+    """The codec of JSON; see `Codec`.  In G2 a control is wrapped, and sequence ids are allowed.
+
+    Args:
+        generation: ``G0`` or ``G2b``.
+        nested: whether payloads are written as nested JSON, not as hexadecimal digits.
+    """
 
     encoding = "json"
 
-    def __init__(self, generation: str) -> None:
+    def __init__(self, generation: str, *, nested: bool = False) -> None:
         self.generation = generation
-        self.name = f"JSON-{generation[:2]}"
+        self.name = "JSON-nested" if nested else f"JSON-{generation[:2]}"
         self._is_g2 = generation.startswith("G2")
+        self._nested = nested
 
     def encode(self, pdu: Pdu) -> bytes:
         """See `Codec`; a PDU without a timestamp gets that of now, as libe3 does."""
@@ -149,6 +197,10 @@ class JsonCodec:
             timestamp = time.time_ns() if self._is_g2 else time.time_ns() // 1_000_000
         if isinstance(pdu, IndicationMessage):
             body["protocolData"] = _parse(pdu.protocol_data, InvalidPdu)
+        if self._nested:
+            for part in (body, *body.get("ranFunctionList", ())):
+                for name in _NESTED.intersection(part):
+                    part[name] = _parse(part[name], InvalidPdu)
         message = {"type": NAMES[type(pdu)], "id": pdu.message_id, "timestamp": timestamp, **_to_json(body)}
         octets = _dump(message)
         try:
@@ -159,17 +211,7 @@ class JsonCodec:
 
     def decode(self, octets: Octets) -> Pdu:
         """See `Codec`; fields that are unknown here are ignored."""
-        message = _parse(octets, MalformedPdu)
-        kind = ALTERNATIVES.get(str(message.get("type"))) if isinstance(message, dict) else None
-        if kind is None:
-            raise MalformedPdu(f"{len(octets)} octets of JSON are no PDU of libe3: the object has no known type")
-        try:
-            message_id = _message_id(message.pop("id", None))
-            timestamp = _whole(0, 2**64 - 1)(message.pop("timestamp", 0)) or None
-            pdu: Pdu = _build(kind, _read_fields(message), message_id=message_id, timestamp=timestamp)
-        except ValueError as error:
-            raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error
-        return pdu
+        return _decode(_parse(octets, MalformedPdu), len(octets))
 
     def encode_structure(self, structure: Structure) -> bytes:
         """See `Codec`."""
@@ -180,8 +222,8 @@ class JsonCodec:
             _read_fields(values)
         except ValueError as error:
             raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {error}") from error
-        if isinstance(structure, PrbBlacklistControl) and self._is_g2:
-            values = {"controlPayload": {"prbBlacklistControl": values}}
+        if type(structure) in _WRAPPED and self._is_g2:
+            values = {"controlPayload": {_WRAPPED[type(structure)]: values}}
         return _dump(values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
@@ -191,12 +233,53 @@ class JsonCodec:
             if kind in _REFERENCES:
                 reference: AnyStructure = _reference_of(kind, values)
                 return reference
-            if kind is PrbBlacklistControl and self._is_g2:
-                values = values["controlPayload"]["prbBlacklistControl"]
+            if kind in _WRAPPED and self._is_g2:
+                values = values["controlPayload"][_WRAPPED[kind]]
             structure: AnyStructure = _build(kind, _read_fields(values))
         except (ValueError, TypeError, KeyError) as error:
             raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error
         return structure
+
+
+def decode_setup_reply(octets: Octets) -> tuple[SetupResponse, bool | None]:
+    """A reply on the setup channel, and whether its agent nests payloads; None if the reply does not tell.
+
+    NVIDIA's agent answers what it cannot read with a refusal that has neither type nor message id.
+
+    Raises MalformedPdu.
+    """
+    message = _parse(octets, MalformedPdu)
+    nested = _nests(message)
+    if isinstance(message, dict) and message.get("responseCode") == "negative" and "id" not in message:
+        message, nested = {**message, "type": NAMES[SetupResponse], "id": 1}, True
+    response = _decode(message, len(octets))
+    if not isinstance(response, SetupResponse):
+        raise MalformedPdu(f"the reply is a {type(response).__name__} in JSON, not a setupResponse")
+    return response, nested
+
+
+def _nests(message: Any) -> bool | None:
+    """Whether the payloads of a setupResponse are nested; None if it has none."""
+    functions = message.get("ranFunctionList") if isinstance(message, dict) else None
+    if not isinstance(functions, list) or not functions:
+        return None
+    return any(isinstance(entry, dict) and isinstance(entry.get("ranFunctionData"), dict | list) for entry in functions)
+
+
+def _decode(message: Any, size: int) -> Pdu:
+    """The PDU of a parsed message of so many octets.  Raises MalformedPdu."""
+    kind = ALTERNATIVES.get(str(message.get("type"))) if isinstance(message, dict) else None
+    if kind is None:
+        raise MalformedPdu(f"{size} octets of JSON are no PDU of libe3: the object has no known type")
+    if kind is SetupResponse and message.get("responseCode") == "negative":
+        message = _REFUSAL | message
+    try:
+        message_id = _message_id(message.pop("id", None))
+        timestamp = _whole(0, 2**64 - 1)(message.pop("timestamp", 0)) or None
+        pdu: Pdu = _build(kind, _read_fields(message), message_id=message_id, timestamp=timestamp)
+    except ValueError as error:
+        raise MalformedPdu(f"{size} octets of JSON are no {kind.__name__}: {error}") from error
+    return pdu
 
 
 def _build(kind: type[Any], values: dict[str, Any], **known: Any) -> Any:
@@ -231,6 +314,8 @@ def _reference_to_json(structure: SlotIndication | SensingIndication) -> dict[st
 def _reference_of(kind: type[Any], message: Any) -> Any:
     """Raises ValueError, KeyError or TypeError."""
     outer, inner = _REFERENCES[kind]
+    if isinstance(message, dict) and outer not in message:
+        message = _with_first_cell(message, outer)
     values = {}
     for field in fields(kind):
         place = message[outer] if field.name in inner else message
@@ -240,12 +325,24 @@ def _reference_of(kind: type[Any], message: Any) -> Any:
     return kind(**values)
 
 
+def _with_first_cell(message: dict[str, Any], name: str) -> dict[str, Any]:
+    """With what the first cell that has this field says of itself: NVIDIA's agent may list the cells of a slot."""
+    cells = message.get("cells")
+    if not isinstance(cells, list):
+        return message
+    for cell in cells:
+        if isinstance(cell, dict) and name in cell:
+            return {**message, **cell, "n_cells": len(cells)}
+    return message
+
+
 def _read_fields(values: Any) -> dict[str, Any]:
     """The known fields of an object, each by its reader.  Raises ValueError."""
     if not isinstance(values, dict):
         raise ValueError(f"an object is expected, not {values!r:.40}")
-    known = {}
-    for name, value in values.items():
+    known: dict[str, Any] = {}
+    for given, value in values.items():
+        name = str(_ALIASES.get(given, given))
         if (read := _READERS.get(name)) is not None:
             try:
                 known[name] = read(value)

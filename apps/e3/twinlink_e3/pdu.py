@@ -38,7 +38,10 @@ class SetupRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class SetupResponse(Message):
-    """RAN -> dApp on the setup channel: the dApp's identifier and the RAN functions."""
+    """RAN -> dApp on the setup channel: the dApp's identifier and the RAN functions.
+
+    ``message`` says why it is negative, in JSON only.
+    """
 
     request_id: int
     response_code: ResponseCode
@@ -46,6 +49,7 @@ class SetupResponse(Message):
     e3ap_protocol_version: str | None = None
     dapp_identifier: int | None = None
     ran_function_list: tuple[RanFunctionDefinition, ...] | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,10 @@ class SubscriptionDelete(Message):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionResponse(Message):
-    """RAN -> dApp, among the indications.  RAN function and granted ``periodicity`` (us): G2b only."""
+    """RAN -> dApp, among the indications.
+
+    RAN function and granted ``periodicity`` (us): G2b and JSON only.  ``message`` as in `SetupResponse`.
+    """
 
     request_id: int
     dapp_identifier: int
@@ -80,6 +87,7 @@ class SubscriptionResponse(Message):
     control_identifier_list: tuple[int, ...] | None = None
     ran_function_identifier: int | None = None
     periodicity: int | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

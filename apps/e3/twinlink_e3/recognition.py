@@ -3,7 +3,7 @@
 Every generation states version 1.0.0, and no octet names it.  That a reply decodes proves nothing: one of G0 decodes as
 something in G1.  A reply counts if it encodes to the same octets again, is a setupResponse with printable names and, if
 positive, has our request id.  (Of 1000 replies of G2a, one is a reply of G2b, too, with a length octet in its name.)  A
-negative reply to a request that the agent could not decode has a random request id.
+negative reply to a request that the agent could not decode has any request id, or none.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .codec import Codec
 from .codecs import ASN1_CODECS, JSON_CODECS
 from .errors import MalformedPdu
 from .indication import Octets
-from .json_codec import NS_SINCE
+from .json_codec import NS_SINCE, decode_setup_reply
 from .pdu import SetupResponse
 
 # The greatest message id with which the octets of a G0 setupRequest are those of a G2a setupRequest as well.
@@ -58,11 +58,9 @@ def _is_plausible(response: SetupResponse, request_id: int) -> bool:
 
 
 def _recognise_json(octets: Octets, request_id: int) -> Recognised:
-    """Old agents state the time in ms, new ones in ns; nothing else tells them apart."""
-    response = JSON_CODECS["G0"].decode(octets)
-    if not isinstance(response, SetupResponse):
-        raise MalformedPdu(f"the reply is a {type(response).__name__} in JSON, not a setupResponse")
+    """The form of the payloads tells, else the unit of the time: old agents state it in ms, new ones in ns."""
+    response, nested = decode_setup_reply(octets)
     if not _is_plausible(response, request_id):
         raise MalformedPdu(f"the reply in JSON is no setupResponse to request {request_id}")
     is_new = response.timestamp is not None and response.timestamp >= NS_SINCE
-    return Recognised(JSON_CODECS["G2b" if is_new else "G0"], response)
+    return Recognised(JSON_CODECS["nested" if nested else "G2b" if is_new else "G0"], response)

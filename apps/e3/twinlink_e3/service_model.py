@@ -12,8 +12,10 @@ TELEMETRY_IQ = 1  # in the PDU; where RAN function 2 is offered, it is that of s
 TELEMETRY_SENSING = 1
 L1_KPM_FUNCTION = 2
 TELEMETRY_SLOT = 1  # of RAN function 2: I/Q of a slot in shared memory
+# Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: I/Q, time, frame, slot, cell, antennas.
+TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8)
 ALL_SYMBOLS = 0x3FFF
-CONTROL_PRB_BLOCK = 1
+CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY = 1, 2
 N_PRBS_MAX = 273  # PRB indices are 0 to 272
 
 
@@ -42,6 +44,21 @@ class PrbBlacklistControl:
 
 
 @dataclass(frozen=True, slots=True)
+class SensingPolicyControl:
+    """In dAppControlAction, since G2: which uplink symbols the MAC keeps free for sensing; it replaces the last policy.
+
+    Attributes:
+        mask_per_slot: for each slot of a frame, 1 to 160, a mask of 14 symbols.
+        deactivate: clear the policy, whatever the masks.
+        validity_period: in s, 1 to 3600.
+    """
+
+    mask_per_slot: tuple[int, ...]
+    deactivate: bool = False
+    validity_period: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PrbBlacklistReport:
     """In dAppReport: the PRBs that the dApp found."""
 
@@ -66,6 +83,7 @@ class SlotIndication:
         sfn, slot: system frame number, and slot in the frame.
         n_rx_ant: antennas in the row; others hold old data.
         valid_symbol_mask: bit s is set if symbol s is uplink; the gNB itself transmits in others.
+        n_cells: cells of the slot, of which this is the first; in the JSON of NVIDIA's agent only.
     """
 
     shm_name: str
@@ -77,6 +95,7 @@ class SlotIndication:
     cell_id: int | None = None
     n_rx_ant: int | None = None
     valid_symbol_mask: int | None = None
+    n_cells: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +124,7 @@ Structure = (
     IqDataIndication
     | RanFunctionData
     | PrbBlacklistControl
+    | SensingPolicyControl
     | PrbBlacklistReport
     | PrbBlockedControl
     | SlotIndication

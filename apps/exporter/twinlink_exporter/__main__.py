@@ -39,7 +39,7 @@ PROGRAM = "twinlink-exporter"
 EXAMPLES = """
 twinlink-exporter --connect tcp/10.0.0.5:7447 --protect-prbs 0-12 --check
 twinlink-exporter --config twinlink.toml --http 127.0.0.1:9464 --log run.jsonl
-twinlink-exporter --e3-link posix --connect tcp/10.0.0.5:7447 --log run.jsonl
+twinlink-exporter --e3 aerial --connect tcp/10.0.0.5:7447 --log run.jsonl
 """
 UNPROTECTED = "none (SSB, CORESET0, PRACH: see --protect-prbs)"
 SPACINGS_KHZ = (15, 30, 60, 120, 240, 480, 960)  # 3GPP TS 38.211 table 4.2-1
@@ -88,7 +88,9 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
     grammar.spectrum()
     grammar.l1_kpm()
     sync_limits = SyncLimits(given.out_after, given.completeness)
-    return carrier, Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms), sync_limits
+    slots_per_frame = 10 * given.scs_khz // 15  # 3GPP TS 38.211 table 4.3.2-1
+    limits = Limits(carrier.n_prbs, protected, given.max_age_ms, given.max_validity_ms, slots_per_frame)
+    return carrier, limits, sync_limits
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
@@ -174,7 +176,7 @@ def make_parser() -> options.Parser:
     )
     link = parser.add_argument_group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
-    add_endpoint_arguments(parser)
+    add_endpoint_arguments(parser, finds_link=True)
     agent = parser.add_argument_group("E3 agent")
     agent.add_argument(
         "--e3-generation", choices=(ANY, *GENERATIONS), default=ANY, help="of E3AP; auto asks the agent in G0 first"

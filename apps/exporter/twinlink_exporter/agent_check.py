@@ -10,9 +10,11 @@ import twinlink
 
 from .leave import STEP_MS, leave
 from .session import OtherGeneration, Refused, Session, SetUp
-from .sockets import E3Sockets, open_sockets, setup_problem
+from .sockets import E3Sockets, listens, open_sockets, setup_problem
 
-PATIENCE_S = 3.0  # for all answers, and for the connection over which the identifier is given back
+# For all answers, and for the connection over which the identifier is given back: an agent of libe3 that waits for
+# another dApp's setup request does so for 2 s, and is then asked again.
+PATIENCE_S = 5.0
 NAME = "twinlink-e3-doctor"  # with "twinlink-doctor", a request in G0 is one in G2b, too, of another dApp
 
 Finding = tuple[str, str, str]  # status, what was found, what to do
@@ -23,20 +25,21 @@ def ask(directory: Path, link: str) -> Finding:
 
     Args:
         directory: of the sockets ``setup``, ``e3_socket`` and ``dapp_socket``.
-        link: one of `twinlink_e3.LINKS`.
+        link: one of `twinlink_e3.LINKS`, or `twinlink_e3.ANY_LINK`.
     """
     setup, to_dapp, from_dapp = (f"ipc://{directory / name}" for name in ("setup", "e3_socket", "dapp_socket"))
     sockets = open_sockets(e3.Endpoints(setup, to_dapp, from_dapp, link))
     session = Session(NAME, twinlink.__version__, "twinlink", e3.MessageIds())
     try:
-        return _finding(session, sockets, link)
+        return _finding(session, sockets)
     except e3.E3Error as error:
-        return "warn", f"the E3 agent's answer cannot be read: {error}", "set --e3-generation and --e3-encoding"
+        advice = "ask over auto; at the exporter, omit --e3-link, --e3-generation and --e3-encoding"
+        return "warn", f"the E3 agent's answer cannot be read: {error}", advice
     finally:
         sockets.close()
 
 
-def _finding(session: Session, sockets: E3Sockets, link: str) -> Finding:
+def _finding(session: Session, sockets: E3Sockets) -> Finding:
     if problem := setup_problem(sockets.endpoints):
         return "warn", f"the E3 agent at {sockets.endpoints.setup} was not asked", problem
     way = "asked in G0"
@@ -55,12 +58,18 @@ def _finding(session: Session, sockets: E3Sockets, link: str) -> Finding:
             given_back = leave(session, sockets, PATIENCE_S)
             where = ", hands I/Q over in shared memory" if event.by_reference else ""
             control = "" if event.offers_block else ", and offers no control of PRB blocks"
-            seen = f"{event.ran} speaks {event.generation} ({way}){where}{control}"
+            over = f" over {sockets.link}" if sockets.endpoints.link == e3.ANY_LINK else ""
+            seen = f"{event.ran} speaks {event.generation}{over} ({way}){where}{control}"
             if given_back:
                 return "ok", seen, ""
             return "warn", f"{seen}; dApp identifier {event.dapp_id} could not be given back", "look at dapp_socket"
-    advice = f"start the gNB, ask over the other link than {link}, or set --e3-encoding json at the exporter"
-    return "warn", f"no E3 agent answers a setup over {link} within {PATIENCE_S:g} s", advice
+    advice = "start the gNB, or its E3 agent"
+    if listens(sockets.endpoints.setup):
+        advice = (
+            "look whether the gNB hangs: it accepts connections and does not answer; an agent in JSON of libe3 up to "
+            "0.0.7 needs --e3-encoding json at the exporter"
+        )
+    return "warn", f"no E3 agent answers a setup over {sockets.link} within {PATIENCE_S:g} s", advice
 
 
 def _turns(sockets: E3Sockets) -> Iterator[None]:

@@ -1,6 +1,7 @@
-"""The state machine of the PRB block in the RAN.
+"""The state machine of a control in the RAN: of the PRB block, or of the sensing policy.
 
-No I/O: calls report events with their time, and return actions in order.  The rules:
+A list is that of the blocked PRBs, or that of the masks of a policy.  No I/O: calls report events with their time, and
+return actions in order.  The rules:
 
 1. A block stands from the moment it is sent to the RAN.  It is answered ``installed`` when the RAN acknowledges it.
    Without an acknowledgement, that is after `ACK_WAIT_NS` or when the next list follows; the time given then is that
@@ -13,18 +14,19 @@ No I/O: calls report events with their time, and return actions in order.  The r
    acknowledged, it may have been refused, too, so that an older one stands, which has been answered ``cleared``.  Then,
    and after a late refusal, an empty list is sent.
 5. After the loss of the E3 agent, or when the RAN refuses to clear, the state of the RAN is unknown, so the next
-   session
-   begins with an empty list.
+   session begins with an empty list.
 """
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal, NamedTuple
 
-from twinlink.control import E3Control, PrbBlock, PrbBlockResult, Status
+from twinlink_e3 import CONTROL_PRB_BLOCK
+
+from twinlink.control import Decision, E3Control, PrbBlockResult, Status
 
 MS = 1_000_000
 ACK_WAIT_NS = 250 * MS
@@ -66,9 +68,10 @@ class Control:
     """Action: send this list to the RAN; it replaces the last one."""
 
     message_id: int
-    prbs: tuple[int, ...]
+    content: tuple[int, ...]
     validity_s: int | None
     sequence_id: int | None = None
+    control: int = CONTROL_PRB_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,14 @@ class Outcome:
     cause: Cause
     proposed_ns: int
     received_ns: int
+    control: int = CONTROL_PRB_BLOCK
 
 
 @dataclass(frozen=True, slots=True)
 class NotCleared:
     """Action: log that the RAN refused an empty list, so that PRBs may be blocked without a block."""
+
+    control: int = CONTROL_PRB_BLOCK
 
 
 Todo = Control | Outcome | NotCleared
@@ -91,7 +97,7 @@ Todo = Control | Outcome | NotCleared
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    block: PrbBlock
+    block: Decision
     received_ns: int
     handed: Instant
     sequence_id: int | None = None
@@ -113,7 +119,7 @@ class _List:
 
     @property
     def standing(self) -> _Decision | None:
-        return self.decision if self.decision and self.decision.block.prbs else None
+        return self.decision if self.decision and self.decision.block.content else None
 
 
 class Blocks:
@@ -121,11 +127,22 @@ class Blocks:
 
     Args:
         next_message_id: returns the E3 message id of the next control.
+        control: the identifier of the control.
+        sequence_ids: of controls, shared by those of one dApp.
+        blocked: the PRBs that stand blocked, for results; None: those of this control.
     """
 
-    def __init__(self, next_message_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        next_message_id: Callable[[], int],
+        control: int = CONTROL_PRB_BLOCK,
+        sequence_ids: Iterator[int] | None = None,
+        blocked: Callable[[], tuple[int, ...]] | None = None,
+    ) -> None:
+        self._control = control
+        self._blocked = blocked or (lambda: self.prbs)
         self._sequenced = False
-        self._sequence_ids = count(1)
+        self._sequence_ids = sequence_ids or count(1)
         self._next_message_id = next_message_id
         self._last = _List(None, acknowledged=True)  # the last list that the RAN did not refuse
         self._replaced: _List | None = None  # the list that it replaced, while its decision awaits an answer
@@ -133,8 +150,8 @@ class Blocks:
 
     @property
     def prbs(self) -> tuple[int, ...]:
-        """The blocked PRBs, as far as known."""
-        return self._last.standing.block.prbs if self._last.standing else ()
+        """The blocked PRBs, or the masks, as far as known."""
+        return self._last.standing.block.content if self._last.standing else ()
 
     @property
     def ends_ns(self) -> int | None:
@@ -146,13 +163,13 @@ class Blocks:
         """Whether the RAN's state is unknown: it refused to clear, or was lost with a block."""
         return self._uncertain and not self._last.acknowledged
 
-    def propose(self, block: PrbBlock, received_ns: int, now: Instant) -> list[Todo]:
+    def propose(self, block: Decision, received_ns: int, now: Instant) -> list[Todo]:
         """Handle a decision that passed the guard."""
         todo = self._settle("followed", now)
         message_id, sequence_id = self._next_message_id(), self._next_sequence_id()
         self._replaced, self._last = self._last, _List(message_id, _Decision(block, received_ns, now, sequence_id))
-        validity_s = min(math.ceil(block.validity_ms / 1000), MAX_VALIDITY_PERIOD_S) if block.prbs else None
-        return [*todo, Control(message_id, block.prbs, validity_s, sequence_id)]
+        validity_s = min(math.ceil(block.validity_ms / 1000), MAX_VALIDITY_PERIOD_S) if block.content else None
+        return [*todo, Control(message_id, block.content, validity_s, sequence_id, self._control)]
 
     def acknowledged(self, request_id: int, positive: bool, now: Instant, ran_ns: int | None = None) -> list[Todo]:
         """Handle the RAN's messageAck for the newest list, or the one before; others are ignored.
@@ -179,7 +196,7 @@ class Blocks:
         decision, replaced = self._last.decision, self._replaced
         if decision is None:
             self._last, self._uncertain = _List(None), True
-            return [NotCleared()]
+            return [NotCleared(self._control)]
         if replaced is None:  # answered already, as is the list before
             gone = self._last.standing
             todo: list[Todo] = [self._empty_list()]
@@ -241,7 +258,7 @@ class Blocks:
     def _empty_list(self) -> Control:
         message_id = self._next_message_id()
         self._last = _List(message_id)
-        return Control(message_id, (), None, self._next_sequence_id())
+        return Control(message_id, (), None, self._next_sequence_id(), self._control)
 
     def _next_sequence_id(self) -> int | None:
         return next(self._sequence_ids) if self._sequenced else None
@@ -259,7 +276,7 @@ class Blocks:
             return []
         previous, self._replaced = self._replaced.standing, None
         time_ns = now.wall_ns if cause == "acknowledged" else decision.handed.wall_ns
-        if not decision.block.prbs:
+        if not decision.block.content:
             asked = ": ".join(filter(None, (_TEXT["requested"], decision.block.reason[:REASON_LENGTH])))
             todo: list[Todo] = [self._outcome(decision, "cleared", "requested", time_ns, asked)]
             if previous and previous.block.id != decision.block.id:
@@ -279,5 +296,5 @@ class Blocks:
             e3 = E3Control(decision.sequence_id, decision.received_ns, decision.handed.wall_ns)
             if self._last.decision is decision:
                 e3 = replace(e3, acknowledged_ns=self._last.acknowledged_ns, ran_ns=self._last.ran_ns)
-        result = PrbBlockResult(decision.block.id, status, self.prbs, time_ns, text or _TEXT[cause], e3)
-        return Outcome(result, cause, decision.block.issued_ns, decision.received_ns)
+        result = PrbBlockResult(decision.block.id, status, self._blocked(), time_ns, text or _TEXT[cause], e3)
+        return Outcome(result, cause, decision.block.issued_ns, decision.received_ns, self._control)

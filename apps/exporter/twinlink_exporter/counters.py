@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from twinlink_e3 import CONTROL_PRB_BLOCK
+
+from twinlink.control import Status
+
 
 @dataclass(slots=True)
 class Counters:
@@ -24,5 +28,13 @@ class Counters:
     blocks_installed: int = 0
     blocks_rejected: int = 0
     blocks_cleared: int = 0
+    policies_installed: int = 0  # sensing policies
+    policies_rejected: int = 0  # by the RAN
+    policies_cleared: int = 0
     decisions_dropped: int = 0  # came faster than they could be handled
     out_of_sync: int = 0  # times that a twin was; see `TwinSync`
+
+    def decided(self, control: int, status: Status) -> None:
+        """Count what became of a decision."""
+        name = f"{'blocks' if control == CONTROL_PRB_BLOCK else 'policies'}_{status}"
+        setattr(self, name, getattr(self, name) + 1)

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from twinlink.control import MAX_ID_LENGTH, MAX_OCTETS, PrbBlock
+from twinlink.control import MAX_ID_LENGTH, MAX_OCTETS, Decision, SensingPolicy, decode_decision
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Rule as SignatureRule
@@ -33,13 +33,15 @@ class Limits:
         protected: PRBs that are never blocked.
         max_age_ms: between the twin's decision (its clock) and now (ours), in either direction; not for an empty list,
             which clears the block.
-        max_validity_ms: longest validity of a block without renewal.
+        max_validity_ms: longest validity without renewal.
+        slots_per_frame: of the carrier, as many as a sensing policy has masks.
     """
 
     n_prbs: int
     protected: frozenset[int] = frozenset()
     max_age_ms: int = 500
     max_validity_ms: int = 10_000
+    slots_per_frame: int = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class Rejection:
         return cast(Rule, self.reason.partition(":")[0])
 
 
-def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> PrbBlock | Rejection:
-    """The requested block, or why it is rejected.
+def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> Decision | Rejection:
+    """The requested block or policy, or why it is rejected.
 
     Args:
         payload: of a message on flow ``control``.
@@ -67,21 +69,26 @@ def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> PrbBlock 
         now_ns: Unix time in ns on this host's clock.
     """
     try:
-        block = PrbBlock.decode(payload)
+        decision = decode_decision(payload)
     except MalformedPayload as error:
         return Rejection(identifier(payload), f"schema: {error}")
-    if reason := _objection(block, limits, now_ns):
-        return Rejection(block.id, reason)
-    return block
+    if reason := _objection(decision, limits, now_ns):
+        return Rejection(decision.id, reason)
+    return decision
 
 
-def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:
-    if block.prbs and block.prbs[-1] >= limits.n_prbs:
-        outside = format_prbs(prb for prb in block.prbs if prb >= limits.n_prbs)
+def _objection(decision: Decision, limits: Limits, now_ns: int) -> str | None:
+    if isinstance(decision, SensingPolicy):
+        if len(decision.mask_per_slot) not in (0, limits.slots_per_frame):
+            return (
+                f"range: {len(decision.mask_per_slot)} masks; a frame of the carrier has {limits.slots_per_frame} slots"
+            )
+    elif decision.prbs and decision.prbs[-1] >= limits.n_prbs:
+        outside = format_prbs(prb for prb in decision.prbs if prb >= limits.n_prbs)
         return f"range: PRBs {outside} are outside the carrier's 0-{limits.n_prbs - 1}"
-    if protected := limits.protected.intersection(block.prbs):
+    elif protected := limits.protected.intersection(decision.prbs):
         return f"protected: PRBs {format_prbs(protected)} must stay usable"
-    age_ms = (now_ns - block.issued_ns) / MS if block.prbs else 0
+    age_ms = (now_ns - decision.issued_ns) / MS if decision.content else 0
     if age_ms > limits.max_age_ms:
         return (
             f"age: decided {age_ms:.0f} ms ago by the twin's clock against ours, more than {limits.max_age_ms} ms; "
@@ -92,8 +99,8 @@ def _objection(block: PrbBlock, limits: Limits, now_ns: int) -> str | None:
             f"age: decided {-age_ms:.0f} ms in the future by the twin's clock against ours, more than "
             f"{limits.max_age_ms} ms; the clocks differ"
         )
-    if block.validity_ms > limits.max_validity_ms:
-        return f"validity: {block.validity_ms} ms asked, at most {limits.max_validity_ms} ms; renew it instead"
+    if decision.validity_ms > limits.max_validity_ms:
+        return f"validity: {decision.validity_ms} ms asked, at most {limits.max_validity_ms} ms; renew it instead"
     return None
 
 

@@ -1,7 +1,7 @@
 """The exporter: one thread between the E3 sockets and the link.
 
 E3 indication -> `Observations` -> flow spectrum ======> twin
-E3 control <- `Blocks` <- `DecisionCheck` <- flow control <== twin
+E3 control <- `Controls` <- `DecisionCheck` <- flow control <== twin
                                       flow control-result ==> twin
 """
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 import zmq
-from twinlink_e3 import IndicationMessage, MalformedPdu, MessageAck, MessageIds
+from twinlink_e3 import CONTROL_PRB_BLOCK, IndicationMessage, MalformedPdu, MessageAck, MessageIds
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -24,7 +24,8 @@ from twinlink.sync import State as SyncState
 
 from . import report
 from .authentication import Authentication
-from .block import Blocks, Cause, Control, Instant, NotCleared, Outcome, Todo
+from .block import Cause, Control, Instant, NotCleared, Outcome, Todo
+from .controls import Controls
 from .counters import Counters
 from .decision_check import DecisionCheck
 from .decision_guard import Limits, Rejection, Rule
@@ -34,7 +35,7 @@ from .link_inbox import LinkInbox
 from .observation import Carrier
 from .observations import Observations
 from .reduction import Reduction
-from .session import Session, SessionEvent, SetUp, State, Subscribed
+from .session import Released, Session, SessionEvent, SetUp, State, Subscribed
 from .sockets import E3Sockets, setup_problem
 from .twin_sync import SyncLimits
 from .twins import Twins
@@ -95,9 +96,10 @@ class Exporter:
         self._clear_next = clear_at_start
         next_message_id = MessageIds()
         self._session = Session(
-            "twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search, sensing=sensing
-        )
-        self._blocks = Blocks(next_message_id)
+            "twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search,
+            sensing=sensing, slots_per_frame=limits.slots_per_frame,
+        )  # fmt: skip
+        self._controls = Controls(next_message_id)
         self._twins = Twins(sync_limits or SyncLimits())
         self._authentication = authentication or Authentication(None, link.epoch)
         self._check = DecisionCheck(limits, self._authentication, self._session, self._twins)
@@ -144,7 +146,7 @@ class Exporter:
                 self.pulse.turn()
         finally:
             self._observations.close()
-            self._do(self._blocks.clear("exporter-ends", Instant.now()))
+            self._do(self._controls.clear("exporter-ends", Instant.now()))
             leave(self._session, sockets, LEAVE_S)
             sockets.close()
             self._inbox.close()
@@ -157,28 +159,23 @@ class Exporter:
     @property
     def blocked_prbs(self) -> int:
         """Number of blocked PRBs."""
-        return len(self._blocks.prbs)
+        return len(self._controls.block.prbs)
 
     @property
     def block_remains_s(self) -> float | None:
         """Seconds until the block ends unless it is renewed; None without one."""
-        ends_ns = self._blocks.ends_ns
+        ends_ns = self._controls.block.ends_ns
         return None if ends_ns is None else (ends_ns - time.monotonic_ns()) / 1e9
 
     @property
     def block_unknown(self) -> bool:
         """Whether the RAN's state is unknown."""
-        return self._blocks.unknown
+        return self._controls.block.unknown
 
     def not_ready(self) -> list[str]:
         """Reasons for not being ready; may be called from any thread."""
-        reasons = []
-        if not self.subscribed:
-            step = "setup" if self._session.state is State.SETUP else "subscription"
-            reasons.append(f"no E3 session: the agent has not answered the {step} yet")
-        if (reason := self._twins.not_ready(time.monotonic_ns())) is not None:
-            reasons.append(reason)
-        return reasons
+        reasons = (self._session.not_ready(), self._twins.not_ready(time.monotonic_ns()))
+        return [reason for reason in reasons if reason]
 
     def twins_by_state(self) -> Counter[SyncState]:
         """Number of twins that are up, by their state; may be called from any thread."""
@@ -266,12 +263,15 @@ class Exporter:
         if isinstance(event, MessageAck):
             positive = event.response_code == "positive"
             ran_ns = event.timestamp if self._session.sequenced else None
-            self._do(self._blocks.acknowledged(event.request_id, positive, Instant.now(), ran_ns))
+            self._do(self._controls.acknowledged(event.request_id, positive, Instant.now(), ran_ns))
+            return
+        if isinstance(event, Released):
+            self._lose_agent("e3-lost", "the E3 agent released this dApp; setting up again")
             return
         self.counters.setups += isinstance(event, SetUp)
-        report.session_event(self._journal, event, self._session.dapp_id)
+        report.session_event(self._journal, event, self._session.dapp_id, self._sockets.link)
         if isinstance(event, Subscribed):
-            self._do(self._blocks.e3_ready(self._clear_next, sequenced=self._session.sequenced))
+            self._do(self._controls.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False
 
     def _lose_agent(self, event: str, text: str) -> None:
@@ -279,12 +279,12 @@ class Exporter:
         self._journal.event(event, text)
         self._observations.finish()
         self._session.lost()
-        self._do(self._blocks.e3_lost(Instant.now()))
+        self._do(self._controls.e3_lost(Instant.now()))
 
     def _keep_time(self) -> None:
         session, now = self._session, Instant.now()
         self._observations.timer(now.monotonic_ns)
-        self._do(self._blocks.timer(now))
+        self._do(self._controls.timer(now))
         self._watch_twins(now)
         if now.monotonic_ns >= self._sockets.next_tick_ns(now.monotonic_ns):
             self._take_from_agent()
@@ -318,13 +318,13 @@ class Exporter:
     def _end_hold(self, cause: Literal["twin-lost", "out-of-sync"], now: Instant) -> None:
         """The twin that held the block is down or out of sync: clear its block."""
         report.holder(self._journal, None)
-        self._do(self._blocks.clear(cause, now))
+        self._do(self._controls.clear(cause, now))
 
     def _timeout_ms(self) -> int:
         if self._sockets.has_more or self._observations.pending:
             return 0
         now_ns = time.monotonic_ns()
-        timers = (self._blocks.next_timer_ns(), self._observations.next_timer_ns())
+        timers = (self._controls.next_timer_ns(), self._observations.next_timer_ns())
         times = [self._session.next_request_ns(), self._sockets.next_tick_ns(now_ns), *(ns for ns in timers if ns)]
         return max(0, min(IDLE_MS, -((now_ns - min(times)) // 1_000_000)))
 
@@ -362,24 +362,21 @@ class Exporter:
         if not isinstance(verdict, Rejection):
             if self._twins.holder is not holder:
                 report.holder(self._journal, self._twins.holder)
-            self._do(self._blocks.propose(verdict, message.received_ns, now))
+            self._do(self._controls.propose(verdict, message.received_ns, now))
             return
         self.counters.blocks_rejected += 1
         self.outcomes["rejected", verdict.rule] += 1
         report.rejection(self._journal, message, verdict)
         if verdict.id is not None:
-            self._answer(PrbBlockResult(verdict.id, "rejected", self._blocks.prbs, now.wall_ns, verdict.reason))
+            self._answer(PrbBlockResult(verdict.id, "rejected", self._controls.block.prbs, now.wall_ns, verdict.reason))
 
     def _do(self, todo: list[Todo]) -> None:
         for item in todo:
             if isinstance(item, Control):
-                if octets := self._session.block(item):
+                if octets := self._session.control(item):
                     self._sockets.send(octets)
             elif isinstance(item, NotCleared):
-                self._journal.event(
-                    "block-not-cleared",
-                    "the RAN refused to clear its PRB block: its blocked PRBs are unknown; look at the gNB",
-                )
+                report.not_cleared(self._journal, item.control)
             else:
                 self._answer(item.result)
                 self._report(item)
@@ -392,8 +389,7 @@ class Exporter:
 
     def _report(self, outcome: Outcome) -> None:
         status = outcome.result.status
-        self.outcomes[status, outcome.cause] += 1
-        self.counters.blocks_installed += status == "installed"
-        self.counters.blocks_rejected += status == "rejected"
-        self.counters.blocks_cleared += status == "cleared"
+        if outcome.control == CONTROL_PRB_BLOCK:
+            self.outcomes[status, outcome.cause] += 1
+        self.counters.decided(outcome.control, status)
         report.outcome(self._journal, outcome)

@@ -2,8 +2,9 @@
 
 Agents are asked in G0 first, which harms only JSON agents of libe3 up to 0.0.7: those then answer no dApp any more.
 An agent of another generation answers negatively in its own, and is asked again in that. A G2a agent reads a G0
-request as one of its own, and accepts. An unknown agent is never asked in G1: a G0 agent may read that as another
-request, and give an identifier away.
+request as one of its own, and accepts. A JSON agent reads the request of every JSON codec: only the answer tells how it
+writes payloads. An unknown agent is never asked in G1: a G0 agent may read that as another request, and give an
+identifier away.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,6 @@ ANY = "auto"
 ENCODINGS = ("asn1", "json")
 
 _CODECS: tuple[Codec, ...] = (*ASN1_CODECS.values(), *JSON_CODECS.values())
-# Requests in the first are requests in the second, too.
-_SHARED: Mapping[str, str] = {G0.name: ASN1_CODECS["G2a"].name, JSON_CODECS["G0"].name: JSON_CODECS["G2b"].name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,8 @@ class GenerationSearch:
         options = " ".join(f"{option} {value}" for option, value in given if value != ANY)
         if generation != ANY:
             codec = codec_of(generation, "asn1" if encoding == ANY else encoding)
-            return cls(codec, frozenset((codec.name,)), options)
+            names = {codec.name, JSON_CODECS["nested"].name} if codec is JSON_CODECS["G2b"] else {codec.name}
+            return cls(codec, frozenset(names), options)
         if encoding == ANY:
             return cls()
         codecs: Mapping[str, Codec] = ASN1_CODECS if encoding == "asn1" else JSON_CODECS
@@ -49,4 +49,6 @@ class GenerationSearch:
 
 def reads(asked: Codec, answered: Codec) -> bool:
     """Whether an agent that answers in the second codec reads a request in the first as it is meant."""
-    return answered.name in (asked.name, _SHARED.get(asked.name))
+    if asked is G0:
+        return answered in (G0, ASN1_CODECS["G2a"])
+    return answered is asked or asked.encoding == answered.encoding == "json"

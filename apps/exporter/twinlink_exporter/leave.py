@@ -24,6 +24,7 @@ def leave(session: Session, sockets: E3Sockets, patience_s: float) -> bool:
     """
     until_s = time.monotonic() + patience_s
     releases: list[bytes] = []
+    is_asked = not sockets.withdraw_setup()
     while True:
         with suppress(MalformedPdu):  # it gives no identifier
             if session.awaits_setup and (reply := sockets.receive_setup()) is not None:
@@ -34,7 +35,7 @@ def leave(session: Session, sockets: E3Sockets, patience_s: float) -> bool:
             session.lost()
         while releases and sockets.can_send:
             sockets.send(releases.pop(0))
-        if not releases and not session.awaits_setup:
+        if not releases and not (is_asked and session.awaits_setup):
             return True
         if time.monotonic() >= until_s:
             return not releases

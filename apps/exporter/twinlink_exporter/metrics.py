@@ -27,6 +27,9 @@ _COUNTERS = {
     "for_others": "PDUs for other dApps, or of no use to one.",
     "setups": "E3 setups that the agent accepted.",
     "e3_lost": "Times that the E3 agent was lost, or silent for long.",
+    "policies_installed": "Sensing policies that were installed.",
+    "policies_rejected": "Sensing policies that the RAN refused.",
+    "policies_cleared": "Sensing policies that no longer stand.",
     "decisions_dropped": "Decisions that came faster than they could be looked at.",
     "out_of_sync": "Times that a twin was out of sync, as seen from here.",
 }

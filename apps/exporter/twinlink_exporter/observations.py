@@ -242,6 +242,9 @@ class Observations:
         counters, reader = self._counters, self._reader
         if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
             indication = replace(indication, timestamp=0)
+        if indication.n_cells is not None and indication.n_cells > 1:
+            text = f"the gNB indicates {indication.n_cells} cells: the first is exported, cell {indication.cell_id}"
+            self._journal.complaint("other-cells", f"{text}; the rows of the others count as not indicated")
         try:
             if not reader.is_open(indication.shm_name):
                 self.finish()

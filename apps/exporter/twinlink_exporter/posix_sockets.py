@@ -29,7 +29,7 @@ KEEPALIVE = {socket.TCP_KEEPIDLE: 1, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT
 _UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY)
 
 
-class _Connection:
+class Connection:
     """A stream socket that connects in the background.  Raises OSError if it cannot be connected."""
 
     def __init__(self, endpoint: str, poller: zmq.Poller) -> None:
@@ -85,22 +85,32 @@ class _Connection:
         return int(count)
 
     def close(self) -> None:
+        """Close it."""
         with suppress(KeyError):
             self._poller.unregister(self.descriptor)
         self._socket.close()
 
 
+def check_connectable(endpoints: Endpoints) -> None:
+    """Raises TransportError if an endpoint is none of one host."""
+    for endpoint in (endpoints.setup, endpoints.to_dapp, endpoints.from_dapp):
+        if endpoint.startswith("tcp://*"):
+            text = "give the agent's address: an endpoint reads ipc:///path or tcp://address:port"
+            raise TransportError(f"the E3 endpoint {endpoint} cannot be connected to; {text}")
+
+
 class PosixSockets:
     """A connection for each channel; see `E3Sockets`."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, poller: zmq.Poller | None = None) -> None:
         self.endpoints = self._agent = endpoints
-        self.poller = zmq.Poller()
-        self._setup: _Connection | None = None
+        self.link = endpoints.link
+        self.poller = poller or zmq.Poller()
+        self._setup: Connection | None = None
         self._request: bytes | None = None  # until it is sent
         self._replies = FrameReader()
-        self._in: _Connection | None = None
-        self._out: _Connection | None = None
+        self._in: Connection | None = None
+        self._out: Connection | None = None
         self._frames = FrameReader()
         self._pdus: deque[bytes] = deque()  # read from the RAN, and not taken
         self._outgoing: deque[bytes] = deque()
@@ -111,9 +121,7 @@ class PosixSockets:
         self._next_channels_ns = 0
         self._next_check_ns = 0
         self._file: tuple[int, int, int] | None = None
-        for endpoint in (endpoints.setup, endpoints.to_dapp, endpoints.from_dapp):
-            if endpoint.startswith("tcp://*"):
-                raise TransportError(f"the E3 endpoint {endpoint} cannot be connected to: give the agent's address")
+        check_connectable(endpoints)
 
     @property
     def from_ran(self) -> int | None:
@@ -136,6 +144,20 @@ class PosixSockets:
         self._request, self._replies = octets, FrameReader()
         self._next_setup_ns = 0
         self._advance_setup(time.monotonic_ns())
+
+    def send_setup_over(self, connection: Connection, agent: Endpoints, octets: bytes) -> None:
+        """As `send_setup`, over a connection to the setup channel of the agent at these addresses."""
+        self._drop_setup()
+        self._request, self._replies = octets, FrameReader()
+        self._setup, self._agent = connection, agent
+        self._advance_setup(time.monotonic_ns())
+
+    def withdraw_setup(self) -> bool:
+        """See `E3Sockets`."""
+        if self._request is None:
+            return False
+        self._drop_setup()
+        return True
 
     def receive_setup(self) -> bytes | None:
         """See `E3Sockets`.  Raises MalformedPdu."""
@@ -218,7 +240,7 @@ class PosixSockets:
                 if now_ns < self._next_setup_ns:
                     return
                 self._agent = connecting(self.endpoints)
-                self._setup = _Connection(self._agent.setup, self.poller)
+                self._setup = Connection(self._agent.setup, self.poller)
             if self._setup.advance():
                 self._setup.send(self._request)
                 self._request = None
@@ -244,10 +266,10 @@ class PosixSockets:
         elif self._in is None or self._out is None:
             self._next_channels_ns = now_ns + RECONNECT_NS
 
-    def _advance(self, connection: _Connection | None, endpoint: str) -> _Connection | None:
+    def _advance(self, connection: Connection | None, endpoint: str) -> Connection | None:
         """Begin or go on to connect; None if that failed."""
         try:
-            connection = connection or _Connection(endpoint, self.poller)
+            connection = connection or Connection(endpoint, self.poller)
             connection.advance()
         except OSError:
             if connection:

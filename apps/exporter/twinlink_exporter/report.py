@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import get_args
 
-from twinlink_e3 import Endpoints
+from twinlink_e3 import CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY, Endpoints
 
 import twinlink
 from twinlink.appkit.journal import Journal
@@ -14,6 +14,8 @@ from .decision_guard import AuthenticationRule, Rejection
 from .session import OtherGeneration, Refused, SetUp, Subscribed
 from .twin_sync import SyncReport
 from .twins import Twin
+
+_NAMES = {CONTROL_PRB_BLOCK: ("block", "PRB block"), CONTROL_SENSING_POLICY: ("policy", "sensing policy")}
 
 
 def setup_request(journal: Journal, endpoint: str, generation: str, problem: str | None) -> None:
@@ -37,15 +39,19 @@ def not_subscribed(journal: Journal, endpoints: Endpoints) -> None:
     journal.event("e3-no-subscription", f"{text}; check --to-dapp and --from-dapp")
 
 
-def session_event(journal: Journal, event: SetUp | OtherGeneration | Subscribed | Refused, dapp_id: int | None) -> None:
-    """The E3 agent answered a setup or a subscription."""
+def session_event(
+    journal: Journal, event: SetUp | OtherGeneration | Subscribed | Refused, dapp_id: int | None, link: str
+) -> None:
+    """The E3 agent answered a setup or a subscription, over this link."""
     if isinstance(event, SetUp):
-        text = f"E3 setup with {event.ran}, which speaks {event.generation}: this is dApp {event.dapp_id}"
+        text = f"E3 setup with {event.ran}, which speaks {event.generation} over {link}: this is dApp {event.dapp_id}"
         if event.by_reference:
             text += "; it hands I/Q over in shared memory"
         if not event.offers_block:
             text += "; it offers no control of PRB blocks, so decisions are rejected"
-        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation)
+        elif event.offers_policy:
+            text += "; it takes PRB blocks and sensing policies"
+        journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation, link=link)
     elif isinstance(event, OtherGeneration):
         text = f"{event.ran} cannot read {event.asked} and answers in {event.answered}: asking again in that"
         journal.event("e3-generation", text, ran=event.ran, asked=event.asked, answered=event.answered)
@@ -59,13 +65,14 @@ def session_event(journal: Journal, event: SetUp | OtherGeneration | Subscribed 
 
 
 def outcome(journal: Journal, outcome: Outcome) -> None:
-    """A PRB block was installed, cleared or rejected by the RAN."""
+    """A PRB block, or a sensing policy, was installed, cleared or rejected by the RAN."""
     result = outcome.result
-    prbs = format_prbs(result.prbs) or "none"
+    event, what = _NAMES[outcome.control]
+    prbs = f"PRBs {format_prbs(result.prbs) or 'none'}" if outcome.control == CONTROL_PRB_BLOCK else ""
     if result.status == "installed":
         journal.event(
-            "block-installed",
-            f"PRB block {result.id} installed ({result.reason}): PRBs {prbs}",
+            f"{event}-installed",
+            f"{what} {result.id} installed ({result.reason})" + (f": {prbs}" if prbs else ""),
             id=result.id,
             prbs=result.prbs,
             proposed_ns=outcome.proposed_ns,
@@ -76,15 +83,23 @@ def outcome(journal: Journal, outcome: Outcome) -> None:
         )
     elif result.status == "cleared":
         journal.event(
-            "block-cleared",
-            f"PRB block {result.id} cleared ({result.reason}); blocked now: {prbs}",
+            f"{event}-cleared",
+            f"{what} {result.id} cleared ({result.reason})"
+            + (f"; blocked now: {prbs.removeprefix('PRBs ')}" if prbs else ""),
             id=result.id,
             reason=outcome.cause,
             prbs=result.prbs,
             cleared_ns=result.time_ns,
         )
     else:
-        journal.event("block-rejected", f"PRB block {result.id} {result.reason}", id=result.id, reason=outcome.cause)
+        journal.event(f"{event}-rejected", f"{what} {result.id} {result.reason}", id=result.id, reason=outcome.cause)
+
+
+def not_cleared(journal: Journal, control: int) -> None:
+    """The RAN refused to clear."""
+    event, what = _NAMES[control]
+    text = "its blocked PRBs are unknown" if control == CONTROL_PRB_BLOCK else "whether it stands is unknown"
+    journal.event(f"{event}-not-cleared", f"the RAN refused to clear its {what}: {text}; look at the gNB")
 
 
 def rejection(journal: Journal, message: twinlink.Message, rejected: Rejection) -> None:
@@ -92,7 +107,7 @@ def rejection(journal: Journal, message: twinlink.Message, rejected: Rejection) 
     log = journal.complaint if rejected.rule in ("peer", *get_args(AuthenticationRule)) else journal.event
     log(
         "block-rejected",
-        f"a PRB block of {message.node or 'a sender that has not said hello'} was rejected: {rejected.reason}",
+        f"a decision of {message.node or 'a sender that has not said hello'} was rejected: {rejected.reason}",
         id=rejected.id,
         reason=rejected.reason,
         received_ns=message.received_ns,

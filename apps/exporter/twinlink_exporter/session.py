@@ -20,6 +20,7 @@ from enum import Enum
 from twinlink_e3 import (
     ASN1_CODECS,
     CONTROL_PRB_BLOCK,
+    CONTROL_SENSING_POLICY,
     L1_KPM_FUNCTION,
     MAX_SHARED_ID,
     PROTOCOL_VERSION,
@@ -34,7 +35,9 @@ from twinlink_e3 import (
     PrbBlacklistControl,
     Recognised,
     ReleaseMessage,
+    SensingPolicyControl,
     SetupRequest,
+    SetupResponse,
     SubscriptionRequest,
     SubscriptionResponse,
     recognise,
@@ -42,7 +45,7 @@ from twinlink_e3 import (
 
 from .block import Control
 from .generation_search import GenerationSearch, reads
-from .subscriptions import Subscription, objection, offers_block, subscriptions
+from .subscriptions import CONTROLS, Subscription, objection, offers_control, subscriptions
 
 S = 1_000_000_000
 RETRY_NS = S  # between two unanswered requests
@@ -73,6 +76,7 @@ class SetUp:
         generation: of the agent: the name of its codec.
         offers_block: whether it offers the control of PRB blocks.
         by_reference: whether it hands I/Q over in shared memory (RAN function 2), not in PDUs.
+        offers_policy: whether it offers the control of the sensing policy.
     """
 
     dapp_id: int
@@ -80,6 +84,7 @@ class SetUp:
     generation: str = "G0"
     offers_block: bool = True
     by_reference: bool = False
+    offers_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,12 @@ class Refused:
     reason: str
 
 
-SessionEvent = SetUp | OtherGeneration | Subscribed | Refused | MessageAck
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Event: the agent released this dApp, as NVIDIA's does after half an hour without a subscription."""
+
+
+SessionEvent = SetUp | OtherGeneration | Subscribed | Refused | Released | MessageAck
 
 
 class Session:
@@ -122,12 +132,13 @@ class Session:
         next_message_id: returns the next message id.
         search: the generations that the agent may have.
         sensing: whether to subscribe to sensing ranges, too.
+        slots_per_frame: of the carrier.
 
     Attributes:
         state: where it stands.
         dapp_id: assigned by the agent, or None.
         codec: of the agent's generation; in state SETUP that of the last request.
-        offers_block: whether the agent offers the control of PRB blocks.
+        controls: identifiers of the controls that the agent offers.
         by_reference: whether it hands I/Q over in shared memory.
     """
 
@@ -140,11 +151,13 @@ class Session:
         search: GenerationSearch | None = None,
         *,
         sensing: bool = False,
+        slots_per_frame: int = 20,
     ) -> None:
         self.state = State.SETUP
         self.dapp_id: int | None = None
-        self.offers_block = True
+        self.controls: frozenset[int] = frozenset((CONTROL_PRB_BLOCK,))
         self.by_reference = False
+        self._slots_per_frame = slots_per_frame
         self._sensing = sensing
         self._subscriptions: tuple[Subscription, ...] = ()
         self._granted: list[int | None] = []  # subscription ids, in the same order
@@ -192,6 +205,13 @@ class Session:
             )
         )  # fmt: skip
 
+    def not_ready(self) -> str | None:
+        """Why no indications are subscribed to; None if they are.  May be called from any thread."""
+        if self.state is State.SUBSCRIBED:
+            return None
+        step = "setup" if self.state is State.SETUP else "subscription"
+        return f"no E3 session: the agent has not answered the {step} yet"
+
     @property
     def awaits_setup(self) -> bool:
         """Whether the agent may still answer a setup, and give an identifier."""
@@ -212,7 +232,7 @@ class Session:
         codec, response = found.codec, found.response
         self._tries = 0
         asked, self._due_ns = self.codec, now_ns + REFUSED_NS  # unless it succeeds below
-        ran, positive = response.ran_identifier, response.response_code == "positive"
+        ran, positive = response.ran_identifier or "the E3 agent", response.response_code == "positive"
         refusal: str | None = None
         if codec.name not in self._search.accepted:
             refusal = f"{ran} speaks {codec.name}, which {self._search.options} excludes: change or omit it"
@@ -222,8 +242,8 @@ class Session:
             self._answered_in, self._due_ns = codec, now_ns
         else:
             refusal = (
-                f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}: look at its log; if "
-                "dApps that ended without a release have used up its dApp identifiers, restart the gNB"
+                f"{ran} refused the setup of this dApp, asked in {asked.name}, in {codec.name}{_saying(response)}: "
+                "look at its log; if dApps that ended without a release have used up its identifiers, restart the gNB"
             )
         if positive and (refusal or self._answered_in):
             self._give_back(codec, response.dapp_identifier)
@@ -232,15 +252,16 @@ class Session:
         if self._answered_in:
             return OtherGeneration(ran, asked.name, codec.name)
         assert response.dapp_identifier is not None  # no objection
-        self.offers_block = offers_block(response)
-        if self.offers_block:
+        self.controls = frozenset(control for control in CONTROLS if offers_control(response, control))
+        if self.controls:
             codec.encode_structure(PrbBlacklistControl(()))  # compiles the grammar now, not with the first decision
         self._subscriptions = subscriptions(response, codec, sensing=self._sensing)
         self.by_reference = self._subscriptions[0].ran_function == L1_KPM_FUNCTION
         self._granted, self._asked = [], set()
         self.state, self.dapp_id, self.codec, self._tries = State.SUBSCRIBE, response.dapp_identifier, codec, 0
         self._due_ns = now_ns + RETRY_NS
-        return SetUp(response.dapp_identifier, ran, codec.name, self.offers_block, self.by_reference)
+        offers_block, offers_policy = (control in self.controls for control in CONTROLS)
+        return SetUp(response.dapp_identifier, ran, codec.name, offers_block, self.by_reference, offers_policy)
 
     def read(self, octets: bytes) -> Pdu | None:
         """A PDU from the RAN; None before setup, when it is for other dApps.  Raises MalformedPdu."""
@@ -258,6 +279,8 @@ class Session:
         """Handle a PDU other than an indication; None if it is not for us, or of no use."""
         if isinstance(pdu, MessageAck):
             return pdu
+        if isinstance(pdu, ReleaseMessage) and pdu.dapp_identifier == self.dapp_id:
+            return Released()
         if not isinstance(pdu, SubscriptionResponse) or pdu.dapp_identifier != self.dapp_id:
             return None
         if self.state is not State.SUBSCRIBE or pdu.request_id not in self._asked:
@@ -266,10 +289,11 @@ class Session:
             return self._subscribed(pdu.subscription_id, now_ns)
         function = self._subscriptions[len(self._granted)].ran_function
         if self._granted:  # the I/Q comes without it
-            self.offers_block = False
+            self.controls = frozenset()
             return self._subscribed(None, now_ns, refused=function)
         self._due_ns = now_ns + REFUSED_NS
-        return Refused(f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}")
+        text = f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}"
+        return Refused(f"{text}{_saying(pdu)}")
 
     def expects(self, message: IndicationMessage) -> bool:
         """Whether an indication is for us, and of a RAN function that was asked for telemetry."""
@@ -304,16 +328,22 @@ class Session:
         """Whether controls have a sequence id, and PDUs the agent's Unix time in ns: since G2."""
         return self.codec.generation.startswith("G2")
 
-    def block(self, control: Control) -> bytes | None:
-        """The PDU with a list of blocked PRBs; None without a setup, or if the agent offers no such control."""
-        if self.dapp_id is None or not self.offers_block:
+    def control(self, control: Control) -> bytes | None:
+        """The PDU of a control; None without a setup, or if the agent does not offer it."""
+        if self.dapp_id is None or control.control not in self.controls:
             return None
-        action = self.codec.encode_structure(PrbBlacklistControl(control.prbs, validity_period=control.validity_s))
+        structure: PrbBlacklistControl | SensingPolicyControl
+        if control.control == CONTROL_SENSING_POLICY:
+            masks = control.content or (0,) * self._slots_per_frame
+            structure = SensingPolicyControl(masks, not control.content, control.validity_s)
+        else:
+            structure = PrbBlacklistControl(control.content, validity_period=control.validity_s)
         return self.codec.encode(
             DAppControlAction(
-                control.message_id, self.dapp_id, RAN_FUNCTION, CONTROL_PRB_BLOCK, action, control.sequence_id
+                control.message_id, self.dapp_id, RAN_FUNCTION, control.control,
+                self.codec.encode_structure(structure), control.sequence_id,
             )
-        )
+        )  # fmt: skip
 
     def releases(self) -> list[bytes]:
         """Takes the releaseMessages of identifiers that are of no use; to be sent when the RAN is connected."""
@@ -349,3 +379,7 @@ class Session:
         self.state = State.SUBSCRIBED
         self._due_ns = now_ns + self._patience_ns
         return Subscribed(self._granted[0], refused)
+
+
+def _saying(response: SetupResponse | SubscriptionResponse) -> str:
+    return f" ({response.message})" if response.message else ""

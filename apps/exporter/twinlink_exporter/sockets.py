@@ -1,4 +1,4 @@
-"""The dApp's end of the three E3 channels, over ZeroMQ or POSIX sockets."""
+"""The dApp's end of the three E3 channels, over ZeroMQ or POSIX sockets, or over those that the agent has."""
 
 import os
 import socket
@@ -19,12 +19,18 @@ class E3Sockets(Protocol):
 
     Attributes:
         endpoints: of the E3 agent.
+        link: in use: one of `twinlink_e3.LINKS`, or `twinlink_e3.ANY_LINK` as long as none is found.
         poller: what to wait for, in `twinlink_exporter.exporter`.
         from_ran: what of it has PDUs of the RAN: a socket or a file descriptor.
     """
 
     endpoints: Endpoints
     poller: zmq.Poller
+
+    @property
+    def link(self) -> str:
+        """As above."""
+        ...
 
     @property
     def from_ran(self) -> object:
@@ -43,6 +49,10 @@ class E3Sockets(Protocol):
 
     def send_setup(self, octets: bytes) -> None:
         """Send a setup request, as soon as the agent can be reached; the request before, if unanswered, is dropped."""
+        ...
+
+    def withdraw_setup(self) -> bool:
+        """Drop a setup request that is surely not sent yet; returns whether there was one."""
         ...
 
     def receive_setup(self) -> bytes | None:
@@ -81,9 +91,13 @@ def open_sockets(endpoints: Endpoints) -> E3Sockets:
         from .posix_sockets import PosixSockets
 
         return PosixSockets(endpoints)
-    from .zmq_sockets import ZmqSockets
+    if endpoints.link == "zmq":
+        from .zmq_sockets import ZmqSockets
 
-    return ZmqSockets(endpoints)
+        return ZmqSockets(endpoints)
+    from .found_sockets import FoundSockets
+
+    return FoundSockets(endpoints)
 
 
 def setup_problem(endpoints: Endpoints) -> str | None:
@@ -113,6 +127,14 @@ def _listens_without_greeting(endpoint: str) -> bool:
             return True
         except OSError:
             return False
+
+
+def listens(endpoint: str) -> bool:
+    """Whether connections are accepted there, of which one is made and closed."""
+    family, address = posix_address(endpoint)
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(GREETING_S)
+        return probe.connect_ex(address) == 0
 
 
 def is_closed_to_us(endpoint: str) -> bool:

@@ -1,30 +1,36 @@
 """What to subscribe to at an E3 agent, by the RAN functions that its setupResponse names.
 
-    offered                                     I/Q                     PRB blocks, sensing ranges
+    offered                                     I/Q                     controls, sensing ranges
     RAN function 2 (L1-KPM)                     in shared memory, of 2  a second subscription, to RAN function 1
     RAN function 1 (spectrum) with telemetry 1  in PDUs, of 1           the same subscription
 
 Where RAN function 2 is offered, telemetry 1 of RAN function 1 is sensing ranges.  OpenAirInterface serves controls of
-RAN function 1 only to dApps that have subscribed to it.
+RAN function 1 only to dApps that have subscribed to it.  NVIDIA's Aerial has RAN function 2 alone, which it describes
+as a list of streams: of each slot it sends those that were subscribed, and ten slots a second unless it is asked for
+all.
 """
 
 from dataclasses import dataclass
 
 from twinlink_e3 import (
     CONTROL_PRB_BLOCK,
+    CONTROL_SENSING_POLICY,
     L1_KPM_FUNCTION,
     RAN_FUNCTION,
     TELEMETRY_IQ,
     TELEMETRY_SENSING,
     TELEMETRY_SLOT,
+    TELEMETRY_STREAMS,
     Codec,
     RanFunctionDefinition,
     SetupResponse,
 )
 
 # A subscription for control alone gets indications, too: as few as each generation can ask for.
-_RARELY = {"G2b": 60_000_000, "JSON-G2": 60_000_000}
+_RARELY = dict.fromkeys(("G2b", "JSON-G2", "JSON-nested"), 60_000_000)
 _RARELY_BEFORE = 1000
+EVERY_SLOT = 0
+CONTROLS = (CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,14 @@ class Subscription:
 def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tuple[Subscription, ...]:
     """The subscriptions, that of the I/Q first; there is an `objection` if that cannot be had."""
     spectrum = _function(response, RAN_FUNCTION)
-    controls = (CONTROL_PRB_BLOCK,) if offers_block(response) else ()
-    if not _offers(response, L1_KPM_FUNCTION, TELEMETRY_SLOT):
+    controls = tuple(control for control in CONTROLS if offers_control(response, control))
+    kpm = _function(response, L1_KPM_FUNCTION)
+    if kpm is None or TELEMETRY_SLOT not in kpm.telemetry_identifier_list:
         return (Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls),)
     slots = Subscription(L1_KPM_FUNCTION, (TELEMETRY_SLOT,), ())
+    if bytes(kpm.ran_function_data[:1]) == b"[":
+        streams = tuple(stream for stream in TELEMETRY_STREAMS if stream in kpm.telemetry_identifier_list)
+        slots = Subscription(L1_KPM_FUNCTION, streams, (), EVERY_SLOT)
     if spectrum is not None and sensing and TELEMETRY_SENSING in spectrum.telemetry_identifier_list:
         return slots, Subscription(RAN_FUNCTION, (TELEMETRY_SENSING,), controls)
     if controls:
@@ -51,12 +61,12 @@ def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tu
     return (slots,)
 
 
-def offers_block(response: SetupResponse) -> bool:
-    """Whether the agent offers the control of PRB blocks; assumed if it names no RAN functions."""
+def offers_control(response: SetupResponse, control: int) -> bool:
+    """Whether the agent offers a control of RAN function 1; PRB blocks are assumed if it names no RAN functions."""
     if response.ran_function_list is None:
-        return True
+        return control == CONTROL_PRB_BLOCK
     function = _function(response, RAN_FUNCTION)
-    return function is not None and CONTROL_PRB_BLOCK in function.control_identifier_list
+    return function is not None and control in function.control_identifier_list
 
 
 def objection(response: SetupResponse) -> str | None:

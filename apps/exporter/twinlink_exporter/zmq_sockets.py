@@ -24,11 +24,12 @@ class ZmqSockets:
     agent has answered a setup: to an agent on POSIX sockets, the greetings of ZeroMQ would be PDUs.
     """
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, poller: zmq.Poller | None = None) -> None:
         self.endpoints = self._asked = endpoints
+        self.link = endpoints.link
         self._context = zmq.Context()
         self._request: zmq.Socket[bytes] | None = None
-        self.poller = zmq.Poller()
+        self.poller = poller or zmq.Poller()
         self.from_ran = self._context.socket(zmq.SUB)
         self.from_ran.rcvhwm = RECEIVE_QUEUE
         self.from_ran.linger = 0
@@ -72,6 +73,10 @@ class ZmqSockets:
             self._drop_request()
             raise
         self._request.send(octets)
+
+    def withdraw_setup(self) -> bool:
+        """See `E3Sockets`; ZeroMQ does not tell what it has sent."""
+        return False
 
     def receive_setup(self) -> bytes | None:
         """See `E3Sockets`."""
@@ -128,6 +133,8 @@ class ZmqSockets:
     def close(self) -> None:
         """See `E3Sockets`."""
         self._drop_request()
+        for socket in (self.from_ran, self._monitor, self._to_ran):
+            self.poller.unregister(socket)
         self.from_ran.disable_monitor()
         self._context.destroy()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink_e3 as e3
+from twinlink_e3 import ran_buffers
 
 from twinlink.appkit import convert, service
 from twinlink.appkit import options as command_line
@@ -73,11 +74,14 @@ def _recording(given: argparse.Namespace) -> tuple[Recording, int]:
 
 def _pattern(given: argparse.Namespace) -> SlotPattern | None:
     """What is written to shared memory, if I/Q is to be there.  Raises ConfigurationError."""
-    if not given.slots:
+    if given.aerial and given.e3_link != "zmq":
+        raise ConfigurationError("--aerial: NVIDIA's agent has ZeroMQ alone; omit --e3-link")
+    if not given.slots and not given.aerial:
         return None
     if given.pace.factor is None:
         raise ConfigurationError("--slots: a gNB writes slots in real time, so --pace max cannot be")
-    return SlotPattern(given.tdd, given.rx_antennas, given.beta, given.shm_suffix)
+    version = ran_buffers.VERSION_SRS if given.aerial else ran_buffers.VERSION
+    return SlotPattern(given.tdd, given.rx_antennas, given.beta, given.shm_suffix, version)
 
 
 def _where(pattern: SlotPattern | None, fft_size: int) -> str:
@@ -87,7 +91,7 @@ def _where(pattern: SlotPattern | None, fft_size: int) -> str:
 
 
 def _codec(given: argparse.Namespace) -> e3.Codec:
-    return e3.codec_of(given.e3_generation, given.e3_encoding)
+    return e3.JSON_CODECS["nested"] if given.aerial else e3.codec_of(given.e3_generation, given.e3_encoding)
 
 
 def _run(given: argparse.Namespace, stop: threading.Event) -> None:
@@ -101,6 +105,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         controls=not given.no_control,
         answers_unreadable=not given.stuck,
         free_ids=given.free_ids,
+        aerial=given.aerial,
     )
     recording, fft_size = _recording(given)
     pattern = _pattern(given)
@@ -196,7 +201,13 @@ def make_parser() -> command_line.Parser:
     e3.add_endpoint_arguments(parser)
     agent = parser.add_argument_group("E3 agent")
     agent.add_argument("--e3-generation", choices=e3.GENERATIONS, default="G0", help="of E3AP")
-    agent.add_argument("--e3-encoding", choices=("asn1", "json"), default="asn1", help="of E3AP")
+    agent.add_argument("--e3-encoding", choices=("asn1", "json", "json-nested"), default="asn1", help="of E3AP")
+    agent.add_argument(
+        "--aerial",
+        action="store_true",
+        help="be as the agent of NVIDIA's Aerial SDK 26-1.2, for its dApps: in JSON, with --slots, without control "
+        "(--e3 aerial: at its ports)",
+    )
     agent.add_argument("--no-control", action="store_true", help="offer no control of PRB blocks")
     agent.add_argument(
         "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"

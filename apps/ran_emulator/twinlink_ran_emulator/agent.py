@@ -12,7 +12,7 @@
                       no PDU at all        -> nothing, as there is no message id
 
 A PRB block belongs to the gNB, not to the dApp: it stands until the next one, also after the dApp has left.  In G2 it
-ends with the last subscription to RAN function 1.
+ends with the last subscription to RAN function 1, and so does a sensing policy.
 
 By default there is RAN function 1 with I/Q in PDUs.  With `by_reference`, I/Q is of RAN function 2, and RAN function 1
 has sensing ranges and control; without control it is absent, as in OpenAirInterface upstream.
@@ -21,8 +21,11 @@ has sensing ranges and control; without control it is absent, as in OpenAirInter
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import twinlink_e3 as e3
+
+from .events import Blocked, Event, PolicySet, Refused, Released, Reported, SetUp, Subscribed, Unsubscribed
 
 RAN_IDENTIFIER = "twinlink-ran-emulator"
 # Between a subscriptionResponse and the first indication: dapps 0.0.6 sets ZMQ_CONFLATE on its socket, so an early
@@ -31,70 +34,9 @@ FIRST_INDICATION_GAP_NS = 300_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class SetUp:
-    """A dApp was given an identifier."""
-
-    dapp: int
-    name: str
-    vendor: str
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribed:
-    """A dApp subscribed; ``telemetry``: whether it asks for some.  ``function``: the RAN function."""
-
-    dapp: int
-    subscription: int
-    telemetry: bool
-    function: int = e3.RAN_FUNCTION
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscribed:
-    """A subscription ended; ``reason`` is ``deleted``, ``expired`` or ``released``."""
-
-    dapp: int
-    subscription: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """A dApp replaced the PRB block; an empty list clears it."""
-
-    dapp: int
-    prbs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A dApp reported the PRBs that it found occupied."""
-
-    dapp: int
-    prbs: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Released:
-    """A dApp left."""
-
-    dapp: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A PDU was refused, with a negative response where the protocol has one."""
-
-    reason: str
-
-
-Event = SetUp | Subscribed | Unsubscribed | Blocked | Reported | Released | Refused
-
-
-@dataclass(frozen=True, slots=True)
 class _Subscription:
     number: int
-    telemetry: bool
+    telemetry: tuple[int, ...]
     starts_ns: int
     ends_ns: int | None
     period_ns: int
@@ -112,6 +54,7 @@ class Agent:
         by_reference: whether I/Q is in shared memory, of RAN function 2.
         free_ids: dApp identifiers that are free at the start; None: all that the generation has.
         block: the blocked PRBs.
+        policy: the masks of the sensing policy, which changes nothing else here.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
     """
 
@@ -122,11 +65,13 @@ class Agent:
     by_reference: bool = False
     free_ids: int | None = None
     block: tuple[int, ...] = ()
+    policy: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
     _dapps: set[int] = field(default_factory=set)  # identifiers
     _subscriptions: dict[tuple[int, int], _Subscription] = field(default_factory=dict)  # by dApp and RAN function
     _indicated_ns: dict[int, int] = field(default_factory=dict)  # by RAN function
     _events: list[Event] = field(default_factory=list)
+    _usual_period_us: ClassVar[int] = 0  # between indications, if a dApp does not say
 
     @property
     def max_dapps(self) -> int:
@@ -140,7 +85,7 @@ class Agent:
             request = self.codec.decode(octets)
         except e3.MalformedPdu as error:
             self._count_malformed("setup channel", error)
-            return self._setup_refused(_message_id()) if self.answers_unreadable else None
+            return self._setup_refused(message_id()) if self.answers_unreadable else None
         if not isinstance(request, e3.SetupRequest):
             self._refuse(f"{type(request).__name__} on the setup channel")
             return self._setup_refused(request.message_id)
@@ -154,9 +99,9 @@ class Agent:
             return self._setup_refused(request.message_id)
         self._dapps.add(free)
         self._events.append(SetUp(free, request.dapp_name, request.vendor))
-        return self.codec.encode(
+        return self._encode(
             e3.SetupResponse(
-                message_id=_message_id(),
+                message_id=message_id(),
                 request_id=request.message_id,
                 response_code="positive",
                 ran_identifier=RAN_IDENTIFIER,
@@ -176,7 +121,7 @@ class Agent:
         self.counters[type(pdu).__name__] += 1
         match pdu:
             case e3.SubscriptionRequest():
-                return [self.codec.encode(self._subscribe(pdu, now_ns))]
+                return [self._encode(self._subscribe(pdu, now_ns))]
             case e3.MessageAck():
                 return []
             case e3.SubscriptionDelete():
@@ -194,8 +139,8 @@ class Agent:
                 problem = f"{type(pdu).__name__} is not for the RAN to receive here"
         if problem:
             self._refuse(problem)
-        ack = e3.MessageAck(_message_id(), pdu.message_id, "negative" if problem else "positive")
-        return [self.codec.encode(ack)]
+        ack = e3.MessageAck(message_id(), pdu.message_id, "negative" if problem else "positive")
+        return [self._encode(ack)]
 
     def indications(self, data: bytes, now_ns: int, function: int = e3.RAN_FUNCTION) -> list[bytes]:
         """One indication for each dApp with an active subscription; ``data`` is the protocolData.
@@ -212,7 +157,7 @@ class Agent:
             return []
         self._indicated_ns[function] = now_ns
         self.counters["indications"] += len(dapps)
-        return [self.codec.encode(e3.IndicationMessage(_message_id(), dapp, function, data)) for dapp in dapps]
+        return [self._indication(dapp, function, data) for dapp in dapps]
 
     def subscribers(self, now_ns: int, function: int | None = None) -> int:
         """Number of dApps with an active subscription to I/Q, or to telemetry of a RAN function."""
@@ -228,6 +173,12 @@ class Agent:
         events, self._events = self._events, []
         return events
 
+    def _encode(self, pdu: e3.Pdu) -> bytes:
+        return self.codec.encode(pdu)
+
+    def _indication(self, dapp: int, function: int, data: bytes) -> bytes:
+        return self._encode(e3.IndicationMessage(message_id(), dapp, function, data))
+
     def _receivers(self, function: int, now_ns: int) -> list[int]:
         """The dApps that get indications of a RAN function."""
         return [
@@ -241,7 +192,9 @@ class Agent:
 
     @property
     def _functions(self) -> dict[int, e3.RanFunctionDefinition]:
-        controls = (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+        controls: tuple[int, ...] = (e3.CONTROL_PRB_BLOCK,) if self.controls else ()
+        if controls and self.by_reference and self.codec.generation.startswith("G2"):
+            controls += (e3.CONTROL_SENSING_POLICY,)
         functions = {}
         if self.by_reference:
             functions[e3.L1_KPM_FUNCTION] = _slot_function(self.codec)
@@ -263,21 +216,22 @@ class Agent:
             problem = f"control {request.control_identifier_list} of RAN function {number} does not exist"
         if problem:
             self._refuse(f"subscription of dApp {identifier}: {problem}")
-            return e3.SubscriptionResponse(_message_id(), request.message_id, identifier, "negative")
+            return e3.SubscriptionResponse(message_id(), request.message_id, identifier, "negative")
         # One subscription per dApp and RAN function: a second request replaces the first.
         ends_ns = now_ns + request.subscription_time * 1_000_000_000 if request.subscription_time else None
-        telemetry = bool(request.telemetry_identifier_list)
+        telemetry = request.telemetry_identifier_list
+        period_us = self._usual_period_us if request.periodicity is None else request.periodicity
         subscription = _Subscription(
             self._subscription_number(identifier, number), telemetry, now_ns + FIRST_INDICATION_GAP_NS, ends_ns,
-            (request.periodicity or 0) * 1000,
+            period_us * 1000,
         )  # fmt: skip
         self._subscriptions[identifier, number] = subscription
-        self._events.append(Subscribed(identifier, subscription.number, telemetry, number))
-        granted: dict[str, int] = {}
-        if self.codec is e3.ASN1_CODECS["G2b"]:  # the only one that has these fields
-            granted = {"ran_function_identifier": number, "periodicity": request.periodicity or 0}
+        self._events.append(Subscribed(identifier, subscription.number, bool(telemetry), number))
+        granted: dict[str, Any] = {}
+        if self.codec in (e3.ASN1_CODECS["G2b"], e3.JSON_CODECS["nested"]):  # the others lack these fields
+            granted = {"ran_function_identifier": number, "periodicity": period_us}
         return e3.SubscriptionResponse(
-            message_id=_message_id(),
+            message_id=message_id(),
             request_id=request.message_id,
             dapp_identifier=identifier,
             response_code="positive",
@@ -305,9 +259,14 @@ class Agent:
         sender = f"control from dApp {action.dapp_identifier}"
         if action.dapp_identifier not in self._dapps:
             return f"{sender}, which is not set up"
-        if (action.ran_function_identifier, action.control_identifier) != (e3.RAN_FUNCTION, e3.CONTROL_PRB_BLOCK):
+        offered = self._functions[e3.RAN_FUNCTION].control_identifier_list
+        if action.ran_function_identifier != e3.RAN_FUNCTION or action.control_identifier not in offered:
             return f"{sender}: RAN function {action.ran_function_identifier} has no control {action.control_identifier}"
         try:
+            if action.control_identifier == e3.CONTROL_SENSING_POLICY:
+                policy = self.codec.decode_structure(e3.SensingPolicyControl, action.action_data)
+                self._set_policy(action.dapp_identifier, () if policy.deactivate else policy.mask_per_slot)
+                return None
             control = self.codec.decode_structure(e3.PrbBlacklistControl, action.action_data)
         except e3.MalformedPdu as error:
             return f"{sender}: {error}"
@@ -317,6 +276,10 @@ class Agent:
         self.block = prbs
         self._events.append(Blocked(action.dapp_identifier, prbs))
         return None
+
+    def _set_policy(self, dapp: int, mask_per_slot: tuple[int, ...]) -> None:
+        self.policy = mask_per_slot
+        self._events.append(PolicySet(dapp, mask_per_slot))
 
     def _report(self, report: e3.DAppReport) -> str | None:
         sender = f"report from dApp {report.dapp_identifier}"
@@ -346,6 +309,8 @@ class Agent:
         if self.block and self._ends_block and not left:
             self.block = ()
             self._events.append(Blocked(identifier, ()))
+        if self.policy and not left:
+            self._set_policy(identifier, ())
 
     @property
     def _ends_block(self) -> bool:
@@ -353,7 +318,7 @@ class Agent:
         return self.codec.generation.startswith("G2")
 
     def _setup_refused(self, request_id: int) -> bytes:
-        return self.codec.encode(e3.SetupResponse(_message_id(), request_id, "negative", RAN_IDENTIFIER))
+        return self._encode(e3.SetupResponse(message_id(), request_id, "negative", RAN_IDENTIFIER))
 
     def _count_malformed(self, where: str, error: Exception) -> None:
         self.counters["malformed"] += 1
@@ -364,7 +329,8 @@ class Agent:
         self._events.append(Refused(reason))
 
 
-def _message_id() -> int:
+def message_id() -> int:
+    """Of the next PDU."""
     return random.randint(1, 1000)  # random, as in libe3: no order
 
 

@@ -20,7 +20,8 @@ from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
-from . import agent as events
+from . import events
+from .aerial_agent import AerialAgent
 from .agent import Agent
 from .playout_log import PlayoutLog
 from .prb_block import PrbBlocker
@@ -52,6 +53,7 @@ class Options:
         controls: whether the E3 agent offers the control of PRB blocks.
         answers_unreadable: whether the E3 agent answers what it cannot decode (`Agent`).
         free_ids: dApp identifiers that the E3 agent has left (`Agent`).
+        aerial: be an `AerialAgent`; needs ``slots``.
     """
 
     pace: Pace = RECORDED
@@ -63,6 +65,7 @@ class Options:
     controls: bool = True
     answers_unreadable: bool = True
     free_ids: int | None = None
+    aerial: bool = False
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
@@ -115,10 +118,12 @@ class Emulator:
         self._slots = slots
         if slots:
             sockets.watch(slots.descriptor)
-        self._agent = Agent(
+        self._agent = AerialAgent(recording.grid.n_prbs) if options.aerial else Agent(
             recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable, slots is not None,
             options.free_ids,
         )  # fmt: skip
+        # From the monotonic time to that of indications.
+        self._offset_ns = time.time_ns() - time.monotonic_ns() if options.aerial else 0
         self._blocker = PrbBlocker(recording)
         self._blocked = np.zeros(recording.grid.n_prbs, np.bool_)
         self._outgoing: deque[bytes] = deque()
@@ -258,8 +263,9 @@ class Emulator:
         agent, now_ns = self._agent, time.monotonic_ns()
         if agent.subscribers(now_ns, e3.L1_KPM_FUNCTION):
             slot = e3.SlotIndication(
-                slots.pattern.iq_name, notice.fh_buffer_index, notice.fh_write_index, notice.timestamp, notice.sfn,
-                notice.slot, 0, slots.pattern.antennas, notice.valid_symbol_mask,
+                slots.pattern.iq_name, notice.fh_buffer_index, notice.fh_write_index,
+                notice.timestamp + self._offset_ns, notice.sfn, notice.slot, 0, slots.pattern.antennas,
+                notice.valid_symbol_mask,
             )  # fmt: skip
             data = agent.codec.encode_structure(slot)
             self._outgoing.extend(agent.indications(data, now_ns, e3.L1_KPM_FUNCTION))
@@ -306,6 +312,11 @@ class Emulator:
                 self._blocked[list(prbs)] = True
                 text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self.played}"
                 self._journal.event("control", text, dapp=dapp, prbs=list(prbs), record=self.played)
+            case events.PolicySet(dapp, masks):
+                text = (
+                    f"dApp {dapp} sets a sensing policy of {len(masks)} slots" if masks else "the sensing policy ended"
+                )
+                self._journal.event("policy", text, dapp=dapp, mask_per_slot=list(masks))
             case events.Reported(dapp, prbs):
                 self._journal.event(
                     "report", f"dApp {dapp} reports PRBs {format_prbs(prbs) or 'none'}", dapp=dapp, prbs=list(prbs)

@@ -58,12 +58,14 @@ class SlotPattern:
         antennas: 1 to 4.
         beta: a value is the recording's int16 times beta.
         suffix: added to the names of the shared memory.
+        version: of the layout of I/Q (`ran_buffers`).
     """
 
     tdd: str = "U"
     antennas: int = 1
     beta: float = 1 / 2048
     suffix: str = ""
+    version: int = ran_buffers.VERSION
 
     @property
     def iq_name(self) -> str:
@@ -107,12 +109,12 @@ class Writer:
         self._pattern = pattern
         self.slot_ns = 15_000_000_000 // scs_hz
         self._slots_per_frame = FRAME_NS // self.slot_ns
-        self._layout, self._ring = RanBuffers(), SensingRing()
+        self._layout, self._ring = RanBuffers(version=pattern.version), SensingRing()
         self._iq = Region(pattern.iq_name, self._layout.octets, self._layout.header())
         self._sensing = Region(pattern.sensing_name, self._ring.octets, self._ring.header())
         shape = (ran_buffers.BUFFERS, self._layout.rows, self._layout.antennas, 14, ran_buffers.SUBCARRIERS, 2)
         self._rows: NDArray[np.float16] = np.frombuffer(
-            self._iq.memory, np.float16, offset=ran_buffers.HEADER_OCTETS
+            self._iq.memory, np.float16, offset=self._layout.header_octets
         ).reshape(shape)
         self._leakage = np.float16(LEAKAGE * pattern.beta)
         self._written = 0
