@@ -106,11 +106,9 @@ class Link:
         self._transmit_thread = TransmitThread(self.node, transport, self._driver)
         state.wake_transmit = self._transmit_thread.wake
         state.in_callback, state.closed, state.describe = self._in_callback, lambda: self.closed, self._describe
-        self._state = state
-        threads = self._heartbeat_thread, self._transmit_thread
+        self._state, threads = state, (self._heartbeat_thread, self._transmit_thread)
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe)
-        self._senders: dict[str, Sender] = {}
-        self._receivers: dict[str, Receiver] = {}
+        self._senders, self._receivers = dict[str, Sender](), dict[str, Receiver]()
         self._flows_lock = threading.Lock()
         self._start()
 

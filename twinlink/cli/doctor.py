@@ -9,7 +9,7 @@ from twinlink.transports import Endpoint
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, rendered
-from . import checks, identity_checks
+from . import checks, clock_checks, identity_checks
 
 EXAMPLES = """
 twinlink doctor  # what is here, and what to do
@@ -82,9 +82,9 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
         yield from checks.e3_agent(given.ask_e3)
     yield from checks.mgen()
     yield from checks.socket_buffers()
-    yield from checks.clock()
+    yield from clock_checks.clock()
     if given.ntp:
-        yield from checks.ntp(given.ntp)
+        yield from clock_checks.ntp(given.ntp)
     yield from checks.descriptors()
     yield from checks.container()
     yield from checks.shared_memory()

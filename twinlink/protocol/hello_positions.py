@@ -34,6 +34,8 @@ class HelloPositions:
         for peer in peers:
             if peer.up and peer.behind and mono_ns - peer.heard_mono_ns < SUSPECT_NS:
                 read[peer.epoch] = MAX_SEQUENCE
-            elif peer.up and mono_ns - peer.confirmed <= 2 * SUSPECT_NS and peer.confirmed in self._flows:
-                read[peer.epoch] = self._flows[peer.confirmed].get(flow, 0)
+            elif peer.up and mono_ns - peer.confirmed <= 2 * SUSPECT_NS:
+                flows = self._flows.get(peer.confirmed)
+                if flows is not None:
+                    read[peer.epoch] = flows.get(flow, 0)
         return read

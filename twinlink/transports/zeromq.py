@@ -145,13 +145,8 @@ class ZeromqTransport(Transport):
 
     def _guarded(self) -> ZeromqGuard:
         options = self.options
-        limits = (
-            f"zeromq {self.endpoint}",
-            options.connections,
-            options.handshakes,
-            self.limits_exceeded,
-            self.listening,
-        )
+        where = f"zeromq {self.endpoint}"
+        limits = where, options.connections, options.handshakes, self.limits_exceeded, self.listening
 
         def read() -> tuple[tuple[int, int], bool]:
             drained, self._drained = self._drained, False
