@@ -163,7 +163,7 @@ def test_a_decision_that_is_too_long_is_not_assembled_and_its_sender_is_told(sid
     else:
         (message,) = receive(side.results, 1)
         assert PrbBlockResult.decode(message.payload).id == unread_id(side.link.epoch, 1)
-    assert sum(exporter.exporter.outcomes.values()) == 1
+    wait_until(lambda: sum(exporter.exporter.outcomes.values()) == 1)
     exporter.wait_for("link-unclaimed")
 
 

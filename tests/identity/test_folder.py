@@ -368,6 +368,23 @@ def test_a_watched_identity_follows_its_folder(tmp_path: Path, caplog: pytest.Lo
         becomes()
 
 
+def test_an_identity_is_not_read_again_for_what_else_is_in_its_folders(tmp_path: Path) -> None:
+    """A link may lead through a busy one, such as /tmp."""
+    twin, _ = make_pair(tmp_path)
+    (away := tmp_path / "away").mkdir(mode=0o755)
+    (twin.folder / "trusted").rename(away / "trusted")
+    (twin.folder / "trusted").symlink_to(away / "trusted")
+    watched = watch(twin)
+    read = watched.identity
+    for folder in (twin.folder, away):
+        (folder / "other").touch()
+    watched.refresh(at_once=True)
+    assert watched.identity is read
+    (away / "trusted").write_text("")
+    watched.refresh(at_once=True)
+    assert watched.names == set()
+
+
 def test_what_is_revoked_between_reading_and_watching_counts(tmp_path: Path) -> None:
     twin, gnb = make_pair(tmp_path)
     read = twin.identity

@@ -114,3 +114,15 @@ def test_the_lookup_of_a_name_that_raises_gives_its_reason(monkeypatch: pytest.M
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(OSError, match="no such database"):
         resolver.addresses("host.example", patience())
+
+
+@pytest.mark.usefixtures("may_raise")
+def test_a_link_that_meets_no_peer_for_an_exception_of_its_own_says_so(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    Failing(monkeypatch, Dialer, "_attempt", times=1_000_000)
+    with (
+        twinlink.open("websocket", connect=endpoint) as link,
+        pytest.raises(twinlink.PeerTimeout, match=r"websocket-dial of this side raised ZeroDivisionError.*the log"),
+    ):
+        link.wait_ready(0.5)

@@ -171,8 +171,8 @@ class _Listener(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: object) -> None:
         """Log an error, except that a client left early or was cut off."""
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            internal_errors.of_process.add("an HTTP request", error or OSError(), "it was not answered")
+        if error is not None and not isinstance(error, OSError):
+            internal_errors.of_process.add("an HTTP request", error, "it was not answered")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -23,7 +23,7 @@ MAX_OCTETS = 16 * 1024 * 1024  # of a file: some 20,000 keys of peers
 MAX_LINKS = 40  # as Linux has it
 _OTHERS_WRITE, _OTHERS_READ = 0o022, 0o005  # the group may read: a container's volume belongs to the container's group
 
-Signature = tuple[tuple[int, int], ...]
+Signature = tuple[tuple[int, ...], ...]
 
 
 class Folder:
@@ -180,11 +180,14 @@ class Folder:
 
 
 def signature(path: Path, names: Iterable[str]) -> Signature:
-    """Changes with the folder, with each of the files, and with each link and folder on the way to them."""
-    found: list[tuple[int, int]] = []
+    """Changes with each of the files and links, and with mode and owner of each folder on the way to them."""
+    found: list[tuple[int, ...]] = []
 
     def see(status: os.stat_result, _: Path) -> None:
-        found.append((status.st_ino, status.st_ctime_ns))  # ctime: of the content, the mode and the owner
+        if stat.S_ISDIR(status.st_mode):  # other files come and go there
+            found.append((status.st_ino, status.st_mode, status.st_uid))
+        else:
+            found.append((status.st_ino, status.st_ctime_ns))  # of the content, the mode and the owner
 
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -194,7 +197,7 @@ def signature(path: Path, names: Iterable[str]) -> Signature:
             for name in names:
                 with contextlib.suppress(OSError):
                     os.close(folder._open(name, see))
-                found.append((0, 0))
+                found.append(())
         finally:
             os.close(descriptor)
     return tuple(found)

@@ -23,11 +23,13 @@ class Raised(NamedTuple):
 
     Attributes:
         number: of this exception, counted from 1.
+        at_s: when it was raised, monotonic.
         where: the thread or callback.
         error: the exception.
     """
 
     number: int
+    at_s: float
     where: str
     error: str
 
@@ -62,7 +64,7 @@ class InternalErrors:
             self._reported[where] = now
             if len(self._reported) > MAX_KEPT:
                 del self._reported[next(iter(self._reported))]
-            self._kept.append(Raised(self.count, where, text))
+            self._kept.append(Raised(self.count, now, where, text))
         logger.error("%s raised an exception; %s", where, then, exc_info=error)
 
     def since(self, number: int) -> list[Raised]:

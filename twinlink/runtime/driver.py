@@ -153,9 +153,11 @@ class SessionDriver:
 
     def _report_internal_errors(self) -> None:
         for errors, reported in self._errors_reported.items():
-            if errors.count != reported:
-                self._errors_reported[errors] = errors.count
-                for one in errors.since(reported):
+            if (count := errors.count) == reported:
+                continue
+            self._errors_reported[errors] = count
+            for one in errors.since(reported):
+                if one.number <= count:  # else it comes next time
                     self._report(InternalError(_time_ns(), one.where, one.error, one.number))
 
     @property

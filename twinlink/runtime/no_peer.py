@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import AuthenticationError, PeerTimeout
+from ..process.internal_errors import INTERVAL_S
 from ..process.listener_probe import Listener, probe
 from ..process.resolver import addresses
 from ..transports import Transport
@@ -57,10 +58,11 @@ def no_peer_error(transport: Transport, name: str, heard: Sequence[str], within_
         folder = transport.identity.identity.folder if transport.identity is not None else None
         return AuthenticationError(f"no peer within {within_s:g} s, {where}: {refusal.advice(folder)}")
     ports = f"port {first}" if transport.ports == 1 else f"ports {first} to {first + transport.ports - 1}"
+    patience_s = within_s + INTERVAL_S  # what goes on raising is kept so often
     if heard:
         nodes = ", ".join(heard[:NAMED])
         hint = f"{nodes} is heard but does not confirm hearing us: check the way back, {ports}"
-    elif raised := transport.internal_errors.since(0):
+    elif raised := [one for one in transport.internal_errors.since(0) if time.monotonic() - one.at_s < patience_s]:
         hint = f"{raised[-1].where} of this side raised {raised[-1].error}; the log has its traceback"
     else:
         check = (

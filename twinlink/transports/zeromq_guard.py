@@ -64,7 +64,7 @@ class ZeromqGuard:
         self._subscribers, self._publishers = subscribers, publishers
         self._sent, self._read = sent, read
         self._on_foreign = on_foreign
-        self._refusals, self._errors, self._connector, self._curve = refusals, errors, connector, curve
+        self._refusals, self._connector, self._curve = refusals, connector, curve
         self._keys: dict[tuple[bool, int], str] = {}  # that connections have proved: whether of ``pub``, and descriptor
         self._proved: deque[tuple[bool, int, str]] = deque()
         self._expect_other_key: dict[str, tuple[float, Refusal]] = {}  # by host: since when, monotonic
