@@ -42,12 +42,12 @@ def slots(agent: AerialAgent) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize("cells", [0, 1, 2])
+@pytest.mark.parametrize(("cells", "copy_delay_s"), [(0, 0.001), (0, None), (1, 0.003), (2, None)])
 def test_its_slots_come_bit_for_bit(
-    twin: Twin, start_exporter: StartExporter, tcp_endpoints: Endpoints, cells: int
+    twin: Twin, start_exporter: StartExporter, tcp_endpoints: Endpoints, cells: int, copy_delay_s: float | None
 ) -> None:
     receiver = twin[0].receiver("spectrum")
-    with AerialAgent(tcp_endpoints, cells=cells) as agent:
+    with AerialAgent(tcp_endpoints, cells=cells, copy_delay_s=copy_delay_s) as agent:
         exporter = start_exporter(tcp_endpoints, carrier=CARRIER)
         exporter.wait_for("subscribed")
         with slots(agent):
