@@ -181,6 +181,12 @@ def test_an_agent_that_was_thought_to_write_first_and_does_not_is_found_out(part
         last = indicate(reader, memory.write(timestamp))
         assert reader.read(slots[0], antennas, ALL_SYMBOLS, 0, prbs) is not None
         assert reader.written_ns(last) is None
+        copied_ns = time.monotonic_ns()
+        for _ in range(34):  # the row is written again: that shows nothing
+            last = indicate(reader, memory.write(timestamp))
+            reader.counts(slots[0], copied_ns)
+        reader.read(last, antennas, ALL_SYMBOLS, 0, prbs)
+        assert reader.written_ns(last) is None
 
 
 def test_a_row_that_was_written_again_does_not_show_that_it_was_indicated_first(memory: GnbMemory) -> None:

@@ -283,7 +283,8 @@ class SlotReader:
         assert self._newest
         number, changed_ns = self._changed
         if made_ns > changed_ns:
-            self._written_first = self._newest.number - number >= self.rows - SPARE_ROWS
+            may_have_come_round = self._newest.number - number >= self.rows - SPARE_ROWS
+            self._written_first = self._written_first and may_have_come_round
             self._changed = None
 
     def _newest_made_ns(self) -> int:
