@@ -15,6 +15,7 @@ from tests.identity.test_authenticated_zenoh import issued_by, refused_frames
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.protocol.frames import Kind, frame
 from twinlink.testing import patience, wait_until
+from twinlink.transports import mosquitto
 from twinlink.transports.tls_probe import Outcome, probe
 
 pytestmark = needs_mosquitto
@@ -84,3 +85,16 @@ def test_a_broker_that_nothing_proves_is_refused(endpoint: str, tmp_path: Path) 
     twin, _ = make_pair(tmp_path)
     with pytest.raises(twinlink.ConfigurationError, match="starts its own broker"):
         twinlink.open("mqtt", listen=endpoint, identity=twin.folder, private_broker=False)
+
+
+def test_a_listener_at_a_name_with_two_addresses_takes_peers_with_keys_alone_at_both(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mosquitto, "listen_addresses", lambda host: ["127.0.0.1", "127.0.0.2"])
+    twin, gnb = make_pair(tmp_path)
+    port, trusted = int(endpoint.rpartition(":")[2]), [twin.identity.line.certificate]
+    with twinlink.open("mqtt", listen=endpoint, identity=twin.folder) as listener:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            assert probe(host, port, trusted, pair_of(gnb)).outcome is Outcome.MET
+            with twinlink.open("mqtt", connect=f"tcp/{host}:{port}", identity=gnb.folder) as connector:
+                deliver(connector, listener, "spectrum")

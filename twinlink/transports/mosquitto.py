@@ -46,8 +46,9 @@ exit "$status"
 # 0 means no limit.  The links' windows bound messages in flight; a limit here would drop silently.
 # max_packet_size is checked before memory is allocated for a packet.
 CONFIGURATION = """
+per_listener_settings true
+{user}
 {listeners}
-{security}
 set_tcp_nodelay {no_delay}
 persistence false
 max_inflight_messages 0
@@ -117,7 +118,7 @@ class Mosquitto:
             max_packet: octets of the longest MQTT packet that it accepts; a client that sends more is disconnected.
             limits: of what strangers may take; with them it logs connections.  None: there are no strangers.
             no_delay: TCP_NODELAY of its connections.
-            security: writes files into a folder, and returns lines of the configuration; None: any client may connect.
+            security: writes files into a folder, and returns the lines for each listener; None: any client may connect.
             prefix: a command that executes the one that follows, such as ``("ip", "netns", "exec", "NAME")``.
 
         Raises:
@@ -147,11 +148,14 @@ class Mosquitto:
         self._directory = Path(tempfile.mkdtemp(prefix="twinlink-mosquitto-"))
         try:
             configuration = self._directory / "mosquitto.conf"
+            security = self._security(self._directory) if self._security else "allow_anonymous true"
+            each = f"max_connections {limits.connections if limits is not None else -1}\n{security}"
             configuration.write_text(
                 CONFIGURATION.format(
-                    listeners=_listeners(self.endpoint, limits.connections if limits is not None else -1),
+                    # Started by root, mosquitto would become a user that cannot read the key.
+                    user="user root" if self._security else "",
+                    listeners=_listeners(self.endpoint, each),
                     max_packet=max_packet,
-                    security=self._security(self._directory) if self._security else "allow_anonymous true",
                     no_delay=str(no_delay).lower(),
                     log_connections=str(limits is not None).lower(),
                     limits=limits.lines if limits is not None else "max_inflight_bytes 0\nmax_queued_bytes 0",
@@ -218,11 +222,14 @@ class Mosquitto:
         shutil.rmtree(self._directory, ignore_errors=True)
 
 
-def _listeners(endpoint: Endpoint, connections: int) -> str:
-    """One for each address of the host.  mosquitto takes ``::`` for IPv6 only, and no address for both families."""
+def _listeners(endpoint: Endpoint, settings: str) -> str:
+    """One with these settings for each address of the host.
+
+    mosquitto takes ``::`` for IPv6 only, and no address for both families.
+    """
     try:
         hosts = listen_addresses(endpoint.host)
     except OSError as error:
         raise TransportError(f"mosquitto cannot listen on {endpoint}: {error.strerror or error}") from error
     hosts = ["" if host == "::" else host for host in hosts]
-    return "\n".join(f"listener {endpoint.port} {host}\nmax_connections {connections}" for host in hosts)
+    return "\n".join(f"listener {endpoint.port} {host}\n{settings}" for host in hosts)

@@ -116,7 +116,7 @@ class MqttIdentity:
         return [name for name in self.watched.by_name if name in issued or not self.watched.identity.authority]
 
     def broker_files(self, directory: Path) -> str:
-        """Write the files of a private broker into its directory; returns lines of its configuration."""
+        """Write the files of a private broker into its directory; returns the lines for each of its listeners."""
         self._broker_version, own = self.watched.version, self.watched.identity
         names = self._admitted
         # Every peer may publish on every flow here.  The listener itself drops, counts and reports what a role does not
@@ -125,13 +125,12 @@ class MqttIdentity:
         _write(directory / TRUSTED, self._roots())
         _write(directory / ACCESS, access.encode())
         certificate, private_key = own.file_names("mosquitto")
-        settings = SETTINGS.format(
+        return SETTINGS.format(
             trusted=directory / TRUSTED,
             certificate=certificate,
             key=private_key,
             access=directory / ACCESS,
         )
-        return f"{settings}user root\n"  # started by root, mosquitto would become a user that cannot read the key
 
     def _roots(self) -> bytes:
         """The trust anchors, PEM; with this side's own certificate where its client connects to its own broker."""

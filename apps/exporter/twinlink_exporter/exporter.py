@@ -145,8 +145,8 @@ class Exporter:
                 self._keep_time()
                 self.pulse.turn()
         finally:
-            self._observations.close()
             self._do(self._controls.clear("exporter-ends", Instant.now()))
+            self._observations.close()
             leave(self._session, sockets, LEAVE_S)
             sockets.close()
             self._inbox.close()
