@@ -97,4 +97,5 @@ def test_a_listener_at_a_name_with_two_addresses_takes_peers_with_keys_alone_at_
         for host in ("127.0.0.1", "127.0.0.2"):
             assert probe(host, port, trusted, pair_of(gnb)).outcome is Outcome.MET
             with twinlink.open("mqtt", connect=f"tcp/{host}:{port}", identity=gnb.folder) as connector:
+                connector.wait_ready(patience())
                 deliver(connector, listener, "spectrum")
