@@ -28,6 +28,7 @@ ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new p
 NO_START_NS = 1_000_000_000
 NO_START_HELLOS = 5
 LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
+READ_INTERVAL_NS = 10_000_000  # between two looks which flows may go on, as their peers say what they have read
 MAX_START_SEQUENCES = 512  # in one hello: it has room for so many
 
 logger = logging.getLogger("twinlink")
@@ -80,7 +81,7 @@ class PeerManager:
         self._lock = threading.Lock()  # the peers that are up, and the senders that must know
         self._ticked_mono_ns = 0
         self._answer_due = False
-        self._answered_mono_ns = 0
+        self._answered_mono_ns = self._read_mono_ns = 0
         self._drained_mono_ns = mono_ns
         self._reconnect = ReconnectPolicy(mono_ns)
         self._duplicate_names = DuplicateNames()
@@ -217,7 +218,8 @@ class PeerManager:
         if current is not None and current.interrupted:  # so messages, acks and naks may be lost
             for sender in list(self.senders.values()):
                 sender.probe()
-        if len(self.up) > 1:
+        if len(self.up) > 1 and mono_ns - self._read_mono_ns >= READ_INTERVAL_NS:
+            self._read_mono_ns = mono_ns
             for sender in list(self.senders.values()):
                 sender.on_read(mono_ns)
         return hello, new

@@ -48,7 +48,7 @@ class LaggingPeer:
     Attributes:
         left_at: the next number to leave when the flow stopped waiting for it.
         seen: what was sent below has arrived there.
-        withholds: it has read something, and did neither acknowledge, refuse nor request it.
+        withholds: since then, it has read something, and neither acknowledged, refused nor requested it.
         penalty_ticks: so long it does not count as having caught up.
         reads: its hellos confirm new ones of this side.
     """
