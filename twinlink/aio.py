@@ -20,7 +20,7 @@ from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
 from .runtime.coroutine_waiters import CoroutineWaiters
 from .runtime.no_peer import met_or_refused
-from .runtime.payload import Payload, payload_view
+from .runtime.payload import Payload, octets_of
 from .runtime.sender import Sender
 from .sync import Sync
 
@@ -89,7 +89,7 @@ class AsyncSender:
         When it is cancelled, nothing was sent.
         """
         await self._waiters.checkpoint()
-        view = payload if type(payload) is bytes else payload_view(payload)
+        view = payload if type(payload) is bytes else octets_of(payload)
         size, link = len(view), self.sender._link
         if size <= self.sender.max_payload:
             has_room = await self._waiters.wait(lambda: self.sender._fits(size) or link.closing, link.send_timeout)

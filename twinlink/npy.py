@@ -23,7 +23,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def check(array: Array) -> None:
     """Raises TypeError for what is no array, or one of Python objects, or a masked one."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"not a numpy array but {type(array).__name__}; make one with numpy.asarray()")
+        raise TypeError(f"not a numpy array but {type(array).__name__}: {_right_call(array)}")
     if array.dtype.hasobject:
         raise TypeError(
             f"an array of dtype {array.dtype} holds Python objects, which would have to be pickled; give it a numeric "
@@ -31,6 +31,14 @@ def check(array: Array) -> None:
         )
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("a masked array has two parts; send its data and its mask as two arrays")
+
+
+def _right_call(payload: object) -> str:
+    if isinstance(payload, str | dict):
+        return "send() takes text, and dicts as JSON"
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return "send() takes octets"
+    return "make one with numpy.asarray()"
 
 
 def encode(array: Array) -> bytes:

@@ -72,13 +72,14 @@ masked: Any = np.ma.masked_all  # it is not annotated
         masked(2),
         [1, 2, 3],
         "text",
+        b"octets",
     ],
-    ids=["objects", "a field of objects", "masked", "list", "text"],
+    ids=["objects", "a field of objects", "masked", "list", "text", "octets"],
 )
 def test_what_has_no_octets_of_its_own_is_refused(wrong: Any) -> None:
     with twinlink.open("memory", listen=free_endpoint()) as link:
         sender = link.sender("spectrum")
-        with pytest.raises(TypeError, match=r"astype|its mask|numpy\.asarray"):
+        with pytest.raises(TypeError, match=r"astype|its mask|numpy\.asarray|send\(\) takes"):
             sender.send_array(wrong)
         assert sender.stats()["sent"] == 0
 

@@ -17,7 +17,7 @@ from ..stats import SenderStats
 from ..transports import Transport
 from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
-from .payload import Payload, payload_view
+from .payload import Payload, octets_of
 
 if TYPE_CHECKING:
     from ..npy import Array
@@ -87,6 +87,9 @@ class Sender:
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
 
+        What is bytes-like is sent as its octets, an array's without dtype and shape (`send_array` has them).  A str is
+        sent as UTF-8, a dict or list as JSON; the receiver reads them with `Message.text` and `Message.json`.
+
         The message is kept until every peer has acknowledged it; with ``reliability="repair"`` also for peers that
         have fallen silent and may return.  When the link keeps ``retention`` octets of this flow, the flow's
         ``overflow`` policy decides: ``block`` waits for room, at most the link's ``send_timeout``.  Peers that are
@@ -99,11 +102,12 @@ class Sender:
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TransportError: the transport failed.  The message has its number and is kept: do not send it again.
-            TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
+            TypeError: the payload is none of these; says which call sends it.
+            ConfigurationError: it is not C-contiguous, or cannot be written as UTF-8 or JSON.
         """
         link, endpoint = self._link, self._endpoint
         if type(payload) is not bytes:
-            payload = payload_view(payload)
+            payload = octets_of(payload)
         size = len(payload)
         if size > endpoint.max_payload:
             raise self._too_large(size)
