@@ -43,11 +43,17 @@ other = twinlink.open(transport_name(sys.argv[1]), listen="tcp/0.0.0.0:7447")
 
 async def main() -> None:
     async with twinlink.open_async("zenoh", listen="tcp/127.0.0.1:7447", shared_memory=True) as link:
+        link.receiver("state", handler=lambda message: print(message.text()))
+        link.events(handler=print)
+        print(link.sender("control", on_ack=lambda ack: asyncio.sleep(ack.rtt_ns / 1e9)).stats()["sent"] + 1)
         async for message in link.receiver("spectrum"):
             await link.sender("control").send(message.payload)
             await link.sender("state").send({"flow": message.flow})
         async for event in link.events():
             print(event.time_ns)
+    other = await twinlink.open_async("zenoh", listen="tcp/127.0.0.1:7447")
+    print(other.stats()["node"], other.peers())
+    await other.close()
 
 asyncio.run(main())
 """
@@ -77,6 +83,7 @@ link.stats()["received"]["spectrum"]["lost"]  # error: typeddict-item
 sender.stats()["peers"]["0"]["rtt_ns"]["p50"]  # error: index
 link.send(b"")  # error: attr-defined
 twinlink.open_async("zenoh", listen="tcp/0.0.0.0:7447", lease_s=2)  # error: call-arg
+twinlink.open_async("zenoh", listen="tcp/0.0.0.0:7447").sender("spectrum")  # error: attr-defined
 """
 
 

@@ -174,10 +174,10 @@ class Sender:
         if time.monotonic() >= deadline and not self._fits(size) and not link.closing:
             raise self._full_error()
 
-    def _full_error(self) -> SendTimeout:
+    def _full_error(self, on_ack_is_slow: bool = False) -> SendTimeout:
         core = self._core
         why = "the peer is stalled or slower than what is sent"
-        if core.flow_control.on_ack_is_slow:
+        if on_ack_is_slow or core.flow_control.on_ack_is_slow:
             why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
         return SendTimeout(
             f"flow {self.flow!r} to {self._link.peer_manager.up_names() or 'no peer'} has been full for"
