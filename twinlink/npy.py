@@ -63,6 +63,16 @@ def encode(array: Array) -> bytes:
     return b"".join((head.getvalue(), samples.data))
 
 
+def how_to_split(array: Array, most: int) -> str:
+    """The line of Python that sends an array in parts of at most ``most`` octets, which is above `MAX_HEADER`."""
+    whole = "array"
+    rows, row_octets = (len(array), array.nbytes // len(array)) if array.ndim and len(array) else (1, array.nbytes)
+    if row_octets > most - MAX_HEADER:
+        whole, rows, row_octets = "array.reshape(-1)", array.size, array.itemsize
+    parts = -(-rows // max(1, (most - MAX_HEADER) // max(1, row_octets)))
+    return f"for part in numpy.array_split({whole}, {parts}): sender.send_array(part)"
+
+
 def decode(payload: bytes | memoryview) -> Array:
     """The array in a payload, read-only: a view of the payload's memory, no copy.
 

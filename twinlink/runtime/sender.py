@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
 BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends checks every so many whether they make up a bundle
+HOW_TO_SPLIT = f"for at in range(0, len(octets), {MAX_PAYLOAD}): sender.send(octets[at : at + {MAX_PAYLOAD}])"
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
@@ -151,14 +152,17 @@ class Sender:
         return self.send(self._encoded(array))
 
     def _encoded(self, array: "Array") -> bytes:
-        from ..npy import check, encode  # numpy is loaded by programs that use it
+        from ..npy import check, encode, how_to_split  # numpy is loaded by programs that use it
 
         check(array)
         if array.nbytes > self.max_payload:  # before it is copied
-            raise self._too_large(array.nbytes)
-        return encode(array)
+            raise self._too_large(array.nbytes, how_to_split(array, MAX_PAYLOAD))
+        octets = encode(array)
+        if len(octets) > self.max_payload:  # by its header
+            raise self._too_large(len(octets), how_to_split(array, MAX_PAYLOAD))
+        return octets
 
-    def _too_large(self, size: int) -> PayloadTooLarge:
+    def _too_large(self, size: int, how_to_split: str = HOW_TO_SPLIT) -> PayloadTooLarge:
         most = self._link.max_payload
         what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
         less = self._link.peer_manager.smaller_limits(min(size, most))
@@ -166,7 +170,7 @@ class Sender:
             return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload, or send it in parts")
         if most < MAX_PAYLOAD:
             return PayloadTooLarge(f"{what}: open both sides with a greater max_payload, {MAX_PAYLOAD} at most")
-        return PayloadTooLarge(f"{what}: send it as several messages")
+        return PayloadTooLarge(f"{what}: send it in parts, which arrive in order: {how_to_split}")
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
