@@ -37,7 +37,7 @@ class Message(NamedTuple):
         Raises MalformedPayload where the payload is not an array in .npy format, or one of Python objects.
         """
         if not is_array(self.payload):
-            raise MalformedPayload(f"the payload is not an array of send_array(): {advice(self.payload)}")
+            raise MalformedPayload(f"the payload is not an array of send_array(): {advice(self.payload, 'array')}")
         from .npy import decode  # numpy is loaded by programs that use it
 
         return decode(self.payload)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from .errors import ConfigurationError, MalformedPayload
 
-SHOWN_OCTETS = 24  # of a payload, in an error
+SHOWN_OCTETS = 12  # of a payload, in an error
 
 _ARRAY_MAGIC = b"\x93NUMPY"
 
@@ -41,8 +41,10 @@ def _plain(value: Any) -> Any:
     """For what json does not know: the numbers and lists in numpy's."""
     if hasattr(value, "dtype"):
         return value.tolist()
-    name = type(value).__name__
-    raise TypeError(f"a {name} has no form in JSON; give a str, int, float, bool, None, list or dict in its place")
+    raise TypeError(
+        f"a value of type {type(value).__name__} has no form in JSON; "
+        "give a str, int, float, bool, None, list or dict in its place"
+    )
 
 
 def decode_text(payload: bytes | memoryview) -> str:
@@ -50,7 +52,7 @@ def decode_text(payload: bytes | memoryview) -> str:
     try:
         return str(payload, "utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedPayload(f"the payload is not UTF-8 text: {error.reason}; {advice(payload)}") from error
+        raise MalformedPayload(f"the payload is not UTF-8 text: {error.reason}; {advice(payload, 'text')}") from error
 
 
 def decode_json(payload: bytes | memoryview) -> Any:
@@ -58,7 +60,7 @@ def decode_json(payload: bytes | memoryview) -> Any:
     try:
         return json.loads(str(payload, "utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise MalformedPayload(f"the payload is not JSON: {error}; {advice(payload)}") from error
+        raise MalformedPayload(f"the payload is not JSON: {error}; {advice(payload, 'json')}") from error
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -70,14 +72,16 @@ def is_array(payload: bytes | memoryview) -> bool:
     return bytes(payload[: len(_ARRAY_MAGIC)]) == _ARRAY_MAGIC
 
 
-def advice(payload: bytes | memoryview) -> str:
-    """How a payload can be read that is not what was asked for, as the end of a message."""
+def advice(payload: bytes | memoryview, asked: str) -> str:
+    """How a payload can be read that is not what was ``asked`` for, as the end of a message."""
     if is_array(payload):
         return "it begins as an array of send_array() does: read it with message.array()"
     begin = bytes(payload[:SHOWN_OCTETS])
     what = f"it has {len(payload)} octets" + (f" and begins with {begin!r}" if begin else "")
-    if begin[:1] in {b"{", b"["} and begin.isascii():
+    if begin[:1] in {b"{", b"["} and asked == "array":
         return f"{what}: if that is JSON, read it with message.json()"
+    if begin.isascii() and begin.decode().isprintable() and asked == "json":
+        return f"{what}: if that is text, read it with message.text()"
     return (
         f"{what}: octets of send() are read from message.payload, such as with "
         "numpy.frombuffer(message.payload, dtype); to keep dtype and shape, send with send_array()"

@@ -97,6 +97,7 @@ class Foreign:
     ("wrong", "right_call"),
     [
         (7, r"send\(\[payload\]\)"),
+        (1 + 2j, r"send_array\(numpy\.asarray\(payload\)\)"),
         (None, r"send\(\[payload\]\)"),
         ((1, 2), r"send\(list\(payload\)\)"),
         ({1, 2}, r"send\(list\(payload\)\)"),
@@ -107,9 +108,9 @@ class Foreign:
         (Foreign(), r"send_array\(numpy\.asarray\(payload\)\)"),
         (np.array([{"a": 1}], dtype=object), r"send\(payload\.tolist\(\)\)"),
         (object(), "send takes octets .* send_array takes a numpy array"),
-        ({"when": object()}, "a object has no form in JSON; give a str"),
-        ([b"octets"], "a bytes has no form in JSON"),
-        ([1 + 2j], "a complex has no form in JSON"),
+        ({"when": object()}, "a value of type object has no form in JSON; give a str"),
+        ([b"octets"], "type bytes has no form in JSON"),
+        ([1 + 2j], "type complex has no form in JSON"),
     ],
 )
 def test_a_wrong_type_is_refused_with_the_call_that_sends_it(wrong: Any, right_call: str) -> None:
@@ -118,6 +119,13 @@ def test_a_wrong_type_is_refused_with_the_call_that_sends_it(wrong: Any, right_c
         with pytest.raises(TypeError, match=right_call):
             sender.send(wrong)
         assert sender.stats()["sent"] == 0
+
+
+def test_a_view_that_was_released_says_so() -> None:
+    view = memoryview(b"octets")
+    view.release()
+    with pytest.raises(TypeError, match="released memoryview"):
+        octets_of(view)
 
 
 def nested(depth: int) -> list[Any]:
@@ -154,6 +162,7 @@ def test_a_value_that_cannot_be_written_is_refused(wrong: Any, reason: str) -> N
         (np.zeros(3).tobytes(), "array", r"numpy\.frombuffer\(message\.payload, dtype\).*send_array\(\)"),
         (b"\xff\xfe", "text", r"message\.payload"),
         (b"", "json", "it has 0 octets"),
+        (b"text", "json", r"message\.text\(\)"),
         (b"[NaN]", "json", "NaN is no number in JSON"),
         (b"[" * 200_000, "json", "not JSON"),
         (b"[" + b"9" * 10_000 + b"]", "json", "not JSON"),

@@ -40,7 +40,9 @@ def octets_of(payload: Payload) -> bytes | memoryview:
             return encode_text(payload)
         if isinstance(payload, dict | list):
             return encode_json(payload)
-        raise TypeError(f"a payload cannot be a {type(payload).__name__}: {_right_call(payload)}") from error
+        raise TypeError(
+            f"a payload cannot be of type {type(payload).__name__}: {_right_call(payload, error)}"
+        ) from error
     format_ = view.format
     if "w" in format_ and isinstance(payload, str):  # numpy's str is bytes-like, in UTF-32
         return encode_text(payload)
@@ -57,14 +59,18 @@ def octets_of(payload: Payload) -> bytes | memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
-def _right_call(payload: object) -> str:
-    """How something that is not sent as it stands can be sent."""
+def _right_call(payload: object, error: Exception) -> str:
+    """How something that is not sent as it stands can be sent, or the ``error`` where it is bytes-like."""
     if hasattr(payload, "__array__"):  # of numpy with a dtype that is no buffer, or of another library
         return "send_array(numpy.asarray(payload)) sends it with dtype and shape"
     if callable(getattr(payload, "encode", None)):  # such as `Spectrum`
         return "send(payload.encode()) sends its octets"
-    if payload is None or isinstance(payload, int | float):
-        return "send([payload]) sends it as JSON, send_array(numpy.asarray(payload)) as an array"
+    if isinstance(error, ValueError):  # such as a memoryview that was released
+        return str(error)
+    if payload is None:
+        return "send([payload]) sends it as JSON"
+    if isinstance(payload, int | float | complex):
+        return "send_array(numpy.asarray(payload)) sends it as an array, send([payload]) a real one as JSON"
     if isinstance(payload, Mapping):
         return "send(dict(payload)) sends it as JSON"
     if isinstance(payload, Iterable):
