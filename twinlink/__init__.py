@@ -9,7 +9,6 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
 
@@ -58,7 +57,7 @@ from .sync import Sync
 from .transport_options import TransportName, TransportOptions
 
 if TYPE_CHECKING:
-    from .aio import AsyncLink
+    from .aio import Opening
 
 __version__ = "0.1.0"
 
@@ -190,15 +189,16 @@ def _takes_arguments_of(_: Callable[P, Link]) -> Callable[[Callable[..., T]], Ca
 
 
 @_takes_arguments_of(open)
-def open_async(*args: Any, **kwargs: Any) -> "AbstractAsyncContextManager[AsyncLink]":
+def open_async(*args: Any, **kwargs: Any) -> "Opening":
     """Open a link for an asyncio program: ``async with twinlink.open_async(...) as link:``.
 
-    Takes the arguments of `open`, and raises its errors, at ``async with``.  The link is closed at the end of the
-    block.  Its methods are those of `twinlink.aio.AsyncLink`.
+    In a notebook ``link = await twinlink.open_async(...)`` keeps it open from cell to cell, until
+    ``await link.close()``.  Takes the arguments of `open`, and raises its errors where it is awaited or entered.  The
+    link's methods are those of `twinlink.aio.AsyncLink`.
     """
-    from .aio import opened  # other programs do without asyncio
+    from .aio import Opening  # other programs do without asyncio
 
-    return opened(partial(open, *args, **kwargs))
+    return Opening(partial(open, *args, **kwargs))
 
 
 def open_links() -> list[Link]:

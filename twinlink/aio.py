@@ -5,29 +5,40 @@ come.  A call that is cancelled loses nothing: a message that was not returned i
 """
 
 import asyncio
+import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from .events import Event
 from .link import Link
-from .message import Message
+from .message import Ack, Message
 from .process.guarded_thread import GuardedThread
 from .protocol.send.endpoint import Priority, Reliability
+from .protocol.send.flow_control import MAX_UNREPORTED_ACKS
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
+from .runtime.arguments import check_callable
+from .runtime.coroutine_handler import CoroutineHandler
 from .runtime.coroutine_waiters import CoroutineWaiters
 from .runtime.no_peer import met_or_refused
-from .runtime.payload import Payload, payload_view
+from .runtime.payload import Payload, octets_of
 from .runtime.sender import Sender
+from .stats import LinkStats, SenderStats
 from .sync import Sync
 
 if TYPE_CHECKING:
     from .npy import Array
 
+CALLS_S = 1.0  # that `AsyncLink.close` waits for calls of handlers
+
 T = TypeVar("T")
+
+logger = logging.getLogger("twinlink")
 
 
 class AsyncReceiver(Generic[T]):
@@ -74,13 +85,27 @@ class AsyncReceiver(Generic[T]):
 class AsyncSender:
     """The sending end of a flow; see `twinlink.Sender`, which is its attribute ``sender``."""
 
-    def __init__(self, sender: Sender, waiters: CoroutineWaiters) -> None:
+    def __init__(self, sender: Sender, link: Link, waiters: CoroutineWaiters) -> None:
         self.sender = sender
         self.flow = sender.flow
         self._waiters = waiters
+        self._acks: deque[Ack] = deque()  # with which on_ack has not been called
+        source = AsyncReceiver(self._take_ack, self._acks.__len__, link, waiters)
+        callbacks = link._driver.callbacks
+        self._on_ack = CoroutineHandler(source, self._acks.__len__, self.flow, callbacks, waiters.check)
 
     def __repr__(self) -> str:
         return f"<twinlink.aio.AsyncSender of {self.sender!r}>"
+
+    def _take_ack(self) -> Ack | None:
+        return self._acks.popleft() if self._acks else None
+
+    def _set_on_ack(self, on_ack: Callable[[Ack], object]) -> None:
+        self._on_ack.set(on_ack)
+        self.sender.on_ack = self._acks.append
+
+    def _has_room(self, size: int) -> bool:
+        return self.sender._fits(size) and len(self._acks) < MAX_UNREPORTED_ACKS
 
     async def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  As `Sender.send`, except that it waits for
@@ -89,13 +114,13 @@ class AsyncSender:
         When it is cancelled, nothing was sent.
         """
         await self._waiters.checkpoint()
-        view = payload if type(payload) is bytes else payload_view(payload)
-        size, link = len(view), self.sender._link
-        if size <= self.sender.max_payload:
-            has_room = await self._waiters.wait(lambda: self.sender._fits(size) or link.closing, link.send_timeout)
+        octets = payload if type(payload) is bytes else octets_of(payload)
+        size, link = len(octets), self.sender._link
+        if size <= self.sender.max_payload and not self._on_ack.runs_here():
+            has_room = await self._waiters.wait(lambda: self._has_room(size) or link.closing, link.send_timeout)
             if not has_room:
-                raise self.sender._full_error()
-        return self.sender.send(view)
+                raise self.sender._full_error(on_ack_is_slow=len(self._acks) >= MAX_UNREPORTED_ACKS)
+        return self.sender.send(octets)
 
     async def send_array(self, array: "Array") -> int:
         """Send a numpy array with its dtype and shape, as `Sender.send_array` does; otherwise as `send`."""
@@ -106,51 +131,116 @@ class AsyncSender:
 
         Raises what `Sender.flush` raises.
         """
-        sender = self.sender
-        end = sender._begin_flush()
-        await self._waiters.wait(lambda: sender._is_flushed(end) or sender._link.closed(), timeout)
+        sender, on_ack = self.sender, self._on_ack
+        end, waits_for_calls = sender._begin_flush(), not on_ack.runs_here()  # else it would wait for itself
+
+        def is_flushed() -> bool:
+            return sender._is_flushed(end) and not (waits_for_calls and on_ack.due)
+
+        await self._waiters.wait(lambda: is_flushed() or sender._link.closed(), timeout)
         sender._end_flush(end, timeout)
+
+    def stats(self) -> SenderStats:
+        """Counters and delays of this flow, as `Sender.stats` gives them."""
+        return self.sender.stats()
 
 
 class AsyncLink:
-    """One end of the channel.  Its methods are called on the thread of the event loop.
+    """One end of the channel.  Its methods are called on the thread of the event loop, and handlers as well.
+
+    ``async with link:`` closes it at the end of the block.
 
     Attributes:
-        link: the `twinlink.Link` under it, with all that does not wait: ``peers()``, ``stats()``, ``endpoint``.
+        link: the `twinlink.Link` under it, with all that does not wait, such as ``endpoint`` and ``identity``.
     """
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self._waiters = CoroutineWaiters()
+        self._senders: dict[str, AsyncSender] = {}
+        self._handlers: dict[str, CoroutineHandler[Any]] = {}  # by flow; "" has that of the events
         link._leader_follower.serve_coroutines(self._waiters.check)
 
     def __repr__(self) -> str:
         return f"<twinlink.aio.AsyncLink of {self.link!r}>"
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link was closed."""
+        return self.link.closed
+
+    def peers(self) -> list[str]:
+        """Names of the nodes that are up."""
+        return self.link.peers()
+
+    def stats(self) -> LinkStats:
+        """Everything counted so far, as `Link.stats` gives it."""
+        return self.link.stats()
+
     def sender(
         self,
         flow: str,
         *,
+        on_ack: Callable[[Ack], object] | None = None,
         reliability: Reliability | None = None,
         overflow: Overflow | None = None,
         priority: Priority | None = None,
         pace: Pace | None = None,
     ) -> AsyncSender:
-        """The sending end of a flow, as `Link.sender` makes it."""
+        """The sending end of a flow, as `Link.sender` makes it.
+
+        ``on_ack`` is called with each `Ack` on the event loop; it may be a coroutine function, which is awaited before
+        the next call.  While 32,768 acks wait for it, `AsyncSender.send` waits.
+        """
+        check_callable("on_ack", on_ack)
         made = self.link.sender(flow, reliability=reliability, overflow=overflow, priority=priority, pace=pace)
-        return AsyncSender(made, self._waiters)
+        sender = self._senders.setdefault(flow, AsyncSender(made, self.link, self._waiters))
+        if on_ack is not None:
+            sender._set_on_ack(on_ack)
+        return sender
 
     def receiver(
-        self, flow: str, *, max_age: float | None = None, max_payload: int | None = None
+        self,
+        flow: str,
+        *,
+        handler: Callable[[Message], object] | None = None,
+        max_age: float | None = None,
+        max_payload: int | None = None,
     ) -> AsyncReceiver[Message]:
-        """The messages of a flow, as `Link.receiver` gives them."""
-        made = self.link.receiver(flow, max_age=max_age, max_payload=max_payload)
-        return AsyncReceiver(made.take, made._receive_flow.queue.__len__, self.link, self._waiters)
+        """The messages of a flow, as `Link.receiver` gives them.
 
-    def events(self) -> AsyncReceiver[Event]:
-        """Loss, gaps, peers that come and go, as `Link.events` reports them."""
+        ``handler`` is called with each on the event loop; it may be a coroutine function, which is awaited before the
+        next call.  Messages that wait for it are unread: its flow's window holds.
+        """
+        check_callable("handler", handler)
+        made = self.link.receiver(flow, max_age=max_age, max_payload=max_payload)
+        receiver = AsyncReceiver(made.take, made._receive_flow.queue.__len__, self.link, self._waiters)
+        self._set_handler(flow, receiver, handler)
+        return receiver
+
+    def events(self, *, handler: Callable[[Event], object] | None = None) -> AsyncReceiver[Event]:
+        """Loss, gaps, peers that come and go, as `Link.events` reports them; ``handler`` as of `receiver`."""
+        check_callable("handler", handler)
         made = self.link.events()
-        return AsyncReceiver(made._take, made._queue.__len__, self.link, self._waiters)
+        receiver = AsyncReceiver(made._take, made._queue.__len__, self.link, self._waiters)
+        self._set_handler("", receiver, handler)
+        return receiver
+
+    def _set_handler(self, flow: str, source: AsyncReceiver[T], handler: Callable[[T], object] | None) -> None:
+        if handler is None:
+            return
+        if flow not in self._handlers:
+            callbacks = self.link._driver.callbacks
+            self._handlers[flow] = CoroutineHandler(source, source._count, flow, callbacks, self._waiters.check)
+        self._handlers[flow].set(handler)
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
         """How fresh and how complete a flow is; see `Link.sync`."""
@@ -171,16 +261,55 @@ class AsyncLink:
             raise await asyncio.to_thread(link._no_peer_error, timeout)
 
     async def close(self) -> None:
-        """Close the link: as `Link.close`, at most a second, which does not hold up the event loop.
+        """Close the link, as `Link.close` does, which does not hold up the event loop.
 
-        The link is closed also when this call is cancelled.
+        Handlers have a second more for what has come.  The link is closed also when this call is cancelled.
         """
         await asyncio.shield(asyncio.to_thread(self.link.close))
+        handlers = [*self._handlers.values(), *(sender._on_ack for sender in self._senders.values())]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALLS_S):
+                for handler in handlers:
+                    await handler.ended()
+        if due := sum(handler.due for handler in handlers if not handler.runs_here()):
+            logger.warning("link to %s closed; %d calls of handlers have not ended", self.link.endpoint, due)
 
 
-@asynccontextmanager
-async def opened(make: Callable[[], Link]) -> AsyncIterator[AsyncLink]:
-    """The link that ``make`` opens, on another thread, as it may wait for name resolution; closed at the end.
+class Opening:
+    """A link that is not open yet: ``link = await`` opens it, ``async with`` also closes it at the end of its block."""
+
+    def __init__(self, make: Callable[[], Link]) -> None:
+        self._make = make
+
+    def __await__(self) -> Generator[Any, None, AsyncLink]:
+        return _opened(self._make).__await__()
+
+    async def __aenter__(self) -> AsyncLink:
+        self._link = await self
+        return self._link
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._link.close()
+
+    def __repr__(self) -> str:
+        return f"<twinlink.aio.Opening: {_NOT_OPEN}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{name!r}: {_NOT_OPEN}", name=name, obj=self)
+
+
+_NOT_OPEN = (
+    'the link is not open yet; write "link = await twinlink.open_async(...)", '
+    'or "async with twinlink.open_async(...) as link:"'
+)
+
+
+async def _opened(make: Callable[[], Link]) -> AsyncLink:
+    """The link that ``make`` opens, on another thread, as it may wait for name resolution.
 
     Where this is cancelled while ``make`` runs, the link is closed as soon as it is open.
     """
@@ -202,8 +331,4 @@ async def opened(make: Callable[[], Link]) -> AsyncIterator[AsyncLink]:
         cancelled.set()
         GuardedThread(close_made, "twinlink-close", daemon=False).start()
         raise
-    link = AsyncLink(made[0])
-    try:
-        yield link
-    finally:
-        await link.close()
+    return AsyncLink(made[0])

@@ -10,7 +10,7 @@ TwinlinkError
 │   └── AuthenticationError            one side refuses the other's identity; says which, and what repairs it
 ├── SendTimeout (TimeoutError)         the peers did not take what was sent before; nothing was sent
 ├── AckTimeout (TimeoutError)          messages without acknowledgement; ``missing`` holds their ranges
-└── MalformedPayload (ValueError)      a payload of a known flow cannot be read
+└── MalformedPayload (ValueError)      a payload does not have the format in which it is read
 
 Loss, gaps, duplicates and peers that come and go are not errors but events (``twinlink.events``).
 """
@@ -86,4 +86,4 @@ class AckTimeout(TwinlinkError, TimeoutError):
 
 
 class MalformedPayload(TwinlinkError, ValueError):
-    """A payload of a known flow does not have that flow's format."""
+    """A payload does not have its flow's format, or the one that was asked for; says how it can be read."""

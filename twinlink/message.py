@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .errors import MalformedPayload
+from .text_payload import advice, decode_json, decode_text, is_array
+
 if TYPE_CHECKING:
     from .npy import Array
 
@@ -33,9 +36,22 @@ class Message(NamedTuple):
 
         Raises MalformedPayload where the payload is not an array in .npy format, or one of Python objects.
         """
+        if not is_array(self.payload):
+            raise MalformedPayload(f"the payload is not an array of send_array(): {advice(self.payload, 'array')}")
         from .npy import decode  # numpy is loaded by programs that use it
 
         return decode(self.payload)
+
+    def text(self) -> str:
+        """The str that the peer has sent, or any other UTF-8.  Raises MalformedPayload."""
+        return decode_text(self.payload)
+
+    def json(self) -> Any:
+        """The dict or list that the peer has sent, or any other JSON value.  Raises MalformedPayload.
+
+        Its memory may be many times that of the payload: ``link.receiver(flow, max_payload=...)`` limits both.
+        """
+        return decode_json(self.payload)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (bytes(self.payload), *self[1:])  # Python neither copies nor pickles a view

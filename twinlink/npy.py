@@ -23,7 +23,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def check(array: Array) -> None:
     """Raises TypeError for what is no array, or one of Python objects, or a masked one."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"not a numpy array but {type(array).__name__}; make one with numpy.asarray()")
+        raise TypeError(f"not a numpy array but {type(array).__name__}: {_right_call(array)}")
     if array.dtype.hasobject:
         raise TypeError(
             f"an array of dtype {array.dtype} holds Python objects, which would have to be pickled; give it a numeric "
@@ -31,6 +31,14 @@ def check(array: Array) -> None:
         )
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("a masked array has two parts; send its data and its mask as two arrays")
+
+
+def _right_call(payload: object) -> str:
+    if isinstance(payload, str | dict):
+        return "send() takes text, and dicts as JSON"
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return "send() takes octets"
+    return "make one with numpy.asarray()"
 
 
 def encode(array: Array) -> bytes:
@@ -53,6 +61,16 @@ def encode(array: Array) -> bytes:
     rows = array if array.flags.c_contiguous else array.T
     samples = rows.reshape(-1).view(np.uint8) if rows.nbytes else np.empty(0, np.uint8)
     return b"".join((head.getvalue(), samples.data))
+
+
+def how_to_split(array: Array, most: int) -> str:
+    """The line of Python that sends an array in parts of at most ``most`` octets, which is above `MAX_HEADER`."""
+    whole = "array"
+    rows, row_octets = (len(array), array.nbytes // len(array)) if array.ndim and len(array) else (1, array.nbytes)
+    if row_octets > most - MAX_HEADER:
+        whole, rows, row_octets = "array.reshape(-1)", array.size, array.itemsize
+    parts = -(-rows // max(1, (most - MAX_HEADER) // max(1, row_octets)))
+    return f"for part in numpy.array_split({whole}, {parts}): sender.send_array(part)"
 
 
 def decode(payload: bytes | memoryview) -> Array:

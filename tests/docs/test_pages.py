@@ -61,7 +61,8 @@ def test_python_on_the_pages_can_be_parsed(page: Path) -> None:
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PROGRAMS = dict(zip(("twin", "gnb"), [code for kind, code in FENCE.findall(README) if kind == "python"], strict=True))
+NAMES = ("receive_arrays", "send_arrays", "twin", "gnb")
+PROGRAMS = dict(zip(NAMES, [code for kind, code in FENCE.findall(README) if kind == "python"], strict=True))
 ADDRESS = "tcp/127.0.0.1:7447"
 
 
@@ -85,6 +86,14 @@ def program(name: str, endpoint: str, folder: Path) -> list[str]:
     text = re.sub(r"timeout=\d+", f"timeout={patience()}", code.replace(ADDRESS, endpoint))
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return [sys.executable, f"{name}.py"]
+
+
+def test_the_first_programs_of_the_readme_pass_arrays(endpoint: str, tmp_path: Path) -> None:
+    commands = [program(name, endpoint, tmp_path) for name in ("send_arrays", "receive_arrays")]
+    sender, receiver = run_together(*commands, cwd=tmp_path)
+    assert sender == (0, ["10 arrays acknowledged"])
+    kind = "complex64, shape (2, 1024)"
+    assert receiver == (0, [f"gnb-1: array {n}, {kind}, mean {n}.0+0.0j" for n in range(10)])
 
 
 def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path) -> None:

@@ -72,13 +72,14 @@ masked: Any = np.ma.masked_all  # it is not annotated
         masked(2),
         [1, 2, 3],
         "text",
+        b"octets",
     ],
-    ids=["objects", "a field of objects", "masked", "list", "text"],
+    ids=["objects", "a field of objects", "masked", "list", "text", "octets"],
 )
 def test_what_has_no_octets_of_its_own_is_refused(wrong: Any) -> None:
     with twinlink.open("memory", listen=free_endpoint()) as link:
         sender = link.sender("spectrum")
-        with pytest.raises(TypeError, match=r"astype|its mask|numpy\.asarray"):
+        with pytest.raises(TypeError, match=r"astype|its mask|numpy\.asarray|send\(\) takes"):
             sender.send_array(wrong)
         assert sender.stats()["sent"] == 0
 
@@ -99,6 +100,42 @@ def test_an_array_that_is_too_long_is_refused_before_it_is_copied(array: npy.Arr
             assert tracemalloc.get_traced_memory()[1] < array.nbytes / 100
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(5 * 2**20, dtype=np.float64),
+        np.arange(2**23, dtype=np.float32).reshape(1, -1),
+        np.zeros(2**24 - 8, np.uint8),
+    ],
+    ids=["rows", "one row", "longer by its header"],
+)
+def test_the_error_says_how_to_send_a_longer_array(array: npy.Array) -> None:
+    at = free_endpoint()
+    options: Any = {"send_timeout": patience(), "node": "node"}
+    with twinlink.open("memory", listen=at, **options) as twin, twinlink.open("memory", connect=at, **options) as gnb:
+        receiver, sender = twin.receiver("samples"), gnb.sender("samples")
+        gnb.wait_ready(patience())
+        with pytest.raises(twinlink.PayloadTooLarge, match="in parts, which arrive in order: for part in ") as raised:
+            sender.send_array(array)
+        line = "for part" + str(raised.value).split("for part")[1]
+        exec(line, {"numpy": np, "array": array, "sender": sender})
+        parts = [message.array() for _ in range(sender.stats()["sent"]) if (message := receiver.receive(patience()))]
+        assert len(parts) > 1
+        assert np.array_equal(np.concatenate(parts).ravel(), array.ravel())
+
+
+def test_the_error_says_how_to_send_more_octets() -> None:
+    at, octets = free_endpoint(), bytes(range(256)) * 2**17
+    with twinlink.open("memory", listen=at) as twin, twinlink.open("memory", connect=at) as gnb:
+        receiver, sender = twin.receiver("samples"), gnb.sender("samples")
+        gnb.wait_ready(patience())
+        with pytest.raises(twinlink.PayloadTooLarge, match="in parts, which arrive in order: for at in ") as raised:
+            sender.send(octets)
+        exec("for at" + str(raised.value).split("for at")[1], {"octets": octets, "sender": sender})
+        parts = [message.payload for _ in range(2) if (message := receiver.receive(patience()))]
+        assert b"".join(parts) == octets
 
 
 def header(descr: str, shape: tuple[int, ...]) -> bytes:

@@ -5,38 +5,19 @@ import selectors
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import twinlink
-from twinlink.aio import AsyncLink
+from tests.link.coroutine_pair import both, pair, run
 from twinlink.testing import free_endpoint, patience
 from twinlink.transport_options import TransportName
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-both = pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 WINDOW = 1024 * 1024
 PARTS = ("-heartbeat", "-transmit")  # threads of a link, beside the one that receives
-
-
-@asynccontextmanager
-async def pair(transport: TransportName, **options: Any) -> AsyncIterator[tuple[AsyncLink, AsyncLink]]:
-    """A listener and a connector that are up."""
-    at = free_endpoint()
-    async with (
-        twinlink.open_async(transport, listen=at, node="twin", **options) as twin,
-        twinlink.open_async(transport, connect=at, node="gnb", **options) as gnb,
-    ):
-        await asyncio.gather(twin.wait_ready(patience()), gnb.wait_ready(patience()))
-        yield twin, gnb
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, patience(60)))
 
 
 @both

@@ -31,20 +31,29 @@ with twinlink.open("zeromq", connect="tcp/127.0.0.1:7447", node="gnb-1", heartbe
     sender = link.sender("spectrum", overflow="drop-oldest", priority="high", on_ack=lambda ack: print(ack.rtt_ns))
     for payload in (b"", bytearray(1), memoryview(b"1"), array.array("h", [1]), np.zeros(3, np.int16)):
         sender.send(payload)
+    for said in ("text", {"prbs": [50, 51], "gain_db": 3.5}, [1, "two"]):
+        sender.send(said)
     sender.send_array(np.zeros((2, 3), np.complex64))
     peers = sender.stats()["peers"].values()
     print([delays["rtt_ns"]["p95"] / 1e6 for delays in peers if delays["rtt_ns"] is not None])
     print(link.stats()["received"]["control"]["missing"] + 1)
     for message in link.receiver("control"):
-        print(bytes(message.payload), message.array().shape)
+        print(bytes(message.payload), message.array().shape, message.text().upper(), message.json()["prbs"])
 other = twinlink.open(transport_name(sys.argv[1]), listen="tcp/0.0.0.0:7447")
 
 async def main() -> None:
     async with twinlink.open_async("zenoh", listen="tcp/127.0.0.1:7447", shared_memory=True) as link:
+        link.receiver("state", handler=lambda message: print(message.text()))
+        link.events(handler=print)
+        print(link.sender("control", on_ack=lambda ack: asyncio.sleep(ack.rtt_ns / 1e9)).stats()["sent"] + 1)
         async for message in link.receiver("spectrum"):
             await link.sender("control").send(message.payload)
+            await link.sender("state").send({"flow": message.flow})
         async for event in link.events():
             print(event.time_ns)
+    other = await twinlink.open_async("zenoh", listen="tcp/127.0.0.1:7447")
+    print(other.stats()["node"], other.peers())
+    await other.close()
 
 asyncio.run(main())
 """
@@ -58,8 +67,8 @@ twinlink.open("zeromq", listen="tcp/0.0.0.0:7447", hartbeat_ms=100)  # error: ca
 twinlink.open("zeromq", listen="tcp/0.0.0.0:7447", heartbeat_ms="100")  # error: arg-type
 link = twinlink.open("zeromq", listen="tcp/0.0.0.0:7447")
 sender = link.sender("spectrum")
-sender.send("text")  # error: arg-type
-sender.send([1, 2, 3])  # error: arg-type
+sender.send(3.5)  # error: arg-type
+sender.send({1, 2, 3})  # error: arg-type
 sender.send_array([1, 2, 3])  # error: arg-type
 sender.flush("1")  # error: arg-type
 link.sender("spectrum", reliability="repairs")  # error: arg-type
@@ -74,6 +83,7 @@ link.stats()["received"]["spectrum"]["lost"]  # error: typeddict-item
 sender.stats()["peers"]["0"]["rtt_ns"]["p50"]  # error: index
 link.send(b"")  # error: attr-defined
 twinlink.open_async("zenoh", listen="tcp/0.0.0.0:7447", lease_s=2)  # error: call-arg
+twinlink.open_async("zenoh", listen="tcp/0.0.0.0:7447").sender("spectrum")  # error: attr-defined
 """
 
 

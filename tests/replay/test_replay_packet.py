@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from twinlink_replay.blocks.packet import OVERHEAD, PacketQueue, complex_of, int16_of
 
-from twinlink import Message
+from twinlink import Message, npy
 from twinlink.spectrum import Spectrum
 
 
@@ -111,3 +111,52 @@ def test_half_a_sample_is_malformed(payload: str, octets: int) -> None:
     queue.put(message(0, bytes(octets)))
     assert queue.take() is None
     assert queue.malformed == 1
+
+
+COMPLEX = (np.arange(100) * (1 - 2j)).astype(np.complex64)
+
+
+@pytest.mark.parametrize("payload", ["ci16", "cf32"])
+@pytest.mark.parametrize(
+    "array",
+    [
+        COMPLEX,
+        COMPLEX.astype(">c8"),
+        COMPLEX.astype(complex),
+        COMPLEX.reshape(4, 25),
+        np.asfortranarray(COMPLEX.reshape(4, 25)),
+        int16_of(COMPLEX),
+        int16_of(COMPLEX).astype(">i2").reshape(4, 25, 2),
+    ],
+    ids=["complex64", "big-endian", "complex128", "antennas", "Fortran order", "pairs", "antennas of pairs"],
+)
+def test_an_array_is_its_samples_and_no_more(payload: str, array: npy.Array) -> None:
+    queue = PacketQueue(payload, 10**6)
+    queue.put(message(0, npy.encode(array)))
+    packet = queue.take()
+    assert packet is not None
+    assert packet.samples.dtype == np.complex64
+    np.testing.assert_array_equal(packet.samples, COMPLEX)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros(100), np.zeros(4, np.int16), np.zeros((4, 3), np.int16), np.zeros((4, 2), np.uint16), np.int16(7)],
+    ids=["real", "a row", "triples", "unsigned", "a number"],
+)
+def test_an_array_without_complex_samples_is_malformed(array: npy.Array) -> None:
+    told: list[str] = []
+    queue = PacketQueue("cf32", 10**6, warn=told.append)
+    queue.put(message(0, npy.encode(np.asarray(array))))
+    queue.put(message(1, npy.encode(COMPLEX)[:-8]))
+    assert queue.take() is None
+    assert queue.malformed == 2
+    assert "send a complex one, or int16 of shape (n, 2)" in told[0]
+
+
+def test_an_array_where_a_spectrum_is_expected_is_named() -> None:
+    told: list[str] = []
+    queue = PacketQueue("spectrum", 10**6, warn=told.append)
+    queue.put(message(0, npy.encode(COMPLEX)))
+    assert queue.take() is None
+    assert "'cf32' for a numpy array" in told[0]

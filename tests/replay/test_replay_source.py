@@ -231,11 +231,12 @@ def test_plain_payloads(endpoint: str) -> None:
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.wait_ready(patience())
         gnb.sender("iq").send(samples)
-        probe.wait_for(20000)
+        gnb.sender("iq").send_array(samples.reshape(4, 5000))
+        probe.wait_for(40000)
     top.stop()
     top.wait()
-    np.testing.assert_array_equal(np.concatenate(probe.samples), samples)
-    assert list(probe.tags) == [0]
+    np.testing.assert_array_equal(np.concatenate(probe.samples), np.tile(samples, 2))
+    assert list(probe.tags) == [0, 20000]
     assert "rx_freq" not in probe.tags[0]
 
 

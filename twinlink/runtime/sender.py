@@ -17,13 +17,14 @@ from ..stats import SenderStats
 from ..transports import Transport
 from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
-from .payload import Payload, payload_view
+from .payload import Payload, octets_of
 
 if TYPE_CHECKING:
     from ..npy import Array
 
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
 BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends checks every so many whether they make up a bundle
+HOW_TO_SPLIT = f"for at in range(0, len(octets), {MAX_PAYLOAD}): sender.send(octets[at : at + {MAX_PAYLOAD}])"
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
 
@@ -87,6 +88,9 @@ class Sender:
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
 
+        What is bytes-like is sent as its octets, an array's without dtype and shape (`send_array` has them).  A str is
+        sent as UTF-8, a dict or list as JSON; the receiver reads them with `Message.text` and `Message.json`.
+
         The message is kept until every peer has acknowledged it; with ``reliability="repair"`` also for peers that
         have fallen silent and may return.  When the link keeps ``retention`` octets of this flow, the flow's
         ``overflow`` policy decides: ``block`` waits for room, at most the link's ``send_timeout``.  Peers that are
@@ -99,11 +103,12 @@ class Sender:
             SendTimeout: no room: some peer takes nothing, or less than is sent.  The message was not sent.
             LinkClosed: the link was closed.
             TransportError: the transport failed.  The message has its number and is kept: do not send it again.
-            TypeError, ConfigurationError: not bytes-like, or not C-contiguous.
+            TypeError: the payload is none of these; says which call sends it.
+            ConfigurationError: it is not C-contiguous, or cannot be written as UTF-8 or JSON.
         """
         link, endpoint = self._link, self._endpoint
         if type(payload) is not bytes:
-            payload = payload_view(payload)
+            payload = octets_of(payload)
         size = len(payload)
         if size > endpoint.max_payload:
             raise self._too_large(size)
@@ -147,14 +152,17 @@ class Sender:
         return self.send(self._encoded(array))
 
     def _encoded(self, array: "Array") -> bytes:
-        from ..npy import check, encode  # numpy is loaded by programs that use it
+        from ..npy import check, encode, how_to_split  # numpy is loaded by programs that use it
 
         check(array)
         if array.nbytes > self.max_payload:  # before it is copied
-            raise self._too_large(array.nbytes)
-        return encode(array)
+            raise self._too_large(array.nbytes, how_to_split(array, MAX_PAYLOAD))
+        octets = encode(array)
+        if len(octets) > self.max_payload:  # by its header
+            raise self._too_large(len(octets), how_to_split(array, MAX_PAYLOAD))
+        return octets
 
-    def _too_large(self, size: int) -> PayloadTooLarge:
+    def _too_large(self, size: int, how_to_split: str = HOW_TO_SPLIT) -> PayloadTooLarge:
         most = self._link.max_payload
         what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
         less = self._link.peer_manager.smaller_limits(min(size, most))
@@ -162,7 +170,7 @@ class Sender:
             return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload, or send it in parts")
         if most < MAX_PAYLOAD:
             return PayloadTooLarge(f"{what}: open both sides with a greater max_payload, {MAX_PAYLOAD} at most")
-        return PayloadTooLarge(f"{what}: send it as several messages")
+        return PayloadTooLarge(f"{what}: send it in parts, which arrive in order: {how_to_split}")
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
         link = self._link
@@ -170,10 +178,10 @@ class Sender:
         if time.monotonic() >= deadline and not self._fits(size) and not link.closing:
             raise self._full_error()
 
-    def _full_error(self) -> SendTimeout:
+    def _full_error(self, on_ack_is_slow: bool = False) -> SendTimeout:
         core = self._core
         why = "the peer is stalled or slower than what is sent"
-        if core.flow_control.on_ack_is_slow:
+        if on_ack_is_slow or core.flow_control.on_ack_is_slow:
             why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
         return SendTimeout(
             f"flow {self.flow!r} to {self._link.peer_manager.up_names() or 'no peer'} has been full for"

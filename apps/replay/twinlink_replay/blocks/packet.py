@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink import MalformedPayload, Message
+from twinlink.npy import Array
 from twinlink.slots import CompressionMissing, Content, Slot, SlotSpectrum, is_slots
 from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
+from twinlink.text_payload import is_array
 
 PayloadFormat = Literal["spectrum", "ci16", "cf32"]
 PAYLOAD_FORMATS: tuple[str, ...] = get_args(PayloadFormat)
@@ -143,6 +145,9 @@ def _read_whole(message: Message, payload_format: str) -> Packet:
         if payload_format == "text":
             _check_text(packet.octets)
         return packet
+    if is_array(message.payload):
+        packet.samples = _samples_of(message.array())
+        return packet
     size = 4 if payload_format == "ci16" else 8
     if len(message.payload) % size:
         raise MalformedPayload(
@@ -153,6 +158,22 @@ def _read_whole(message: Message, payload_format: str) -> Packet:
     else:
         packet.samples = np.frombuffer(message.payload, "<c8").astype(np.complex64, copy=False)
     return packet
+
+
+def _samples_of(array: Array) -> NDArray[np.complex64]:
+    """The samples of an array, which says itself whether they are complex or pairs of int16; in C order.
+
+    Raises MalformedPayload.
+    """
+    if array.dtype.kind == "c":
+        with np.errstate(over="ignore"):  # beyond the range of complex64 a sample is infinite
+            return np.ascontiguousarray(array, np.complex64).ravel()
+    if array.dtype.newbyteorder("=") == np.int16 and array.shape[-1:] == (2,):
+        return complex_of(array)
+    raise MalformedPayload(
+        f"an array of dtype {array.dtype} and shape {array.shape} holds no complex samples; "
+        "send a complex one, or int16 of shape (n, 2)"
+    )
 
 
 def _check_text(octets: bytes) -> None:
@@ -275,10 +296,13 @@ class PacketQueue:
 
     def _warn_of(self, message: Message, error: MalformedPayload | CompressionMissing) -> None:
         made_by = " (twinlink.spectrum.Spectrum(...).encode())" if self._format == "spectrum" else ""
+        sent = "that is sent"
+        if self._format in {"spectrum", "text"} and is_array(message.payload):
+            sent += ", 'cf32' for a numpy array of complex samples"
         self._warn(
             f"flow {message.flow!r}: a message of {len(message.payload)} octets cannot be decoded as "
             f"{self._format!r} ({error}); such messages are skipped and counted in stats(): "
-            f"send {self._format!r}{made_by}, or give the block the payload format that is sent"
+            f"send {self._format!r}{made_by}, or give the block the payload format {sent}"
         )
 
     def _gap(self, message: Message) -> int:

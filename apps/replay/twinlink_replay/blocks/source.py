@@ -62,7 +62,8 @@ class Source(GuardedBlock, gr.sync_block):  # type: ignore[misc]
         connect: endpoint to connect to.
         flow: name of the flow.
         node: name of this node, or empty.
-        payload: ``spectrum`` (twinlink.spectrum, twinlink.slots), ``ci16`` or ``cf32`` (samples only, little-endian).
+        payload: ``spectrum`` (twinlink.spectrum, twinlink.slots), ``ci16`` or ``cf32`` (samples only, little-endian,
+            or a numpy array of `Sender.send_array`: complex, or int16 of shape (n, 2)).
         zero_fill: insert a packet of zeros for each missing message.
         buffer_octets: limit of the queue to the flowgraph; the oldest messages beyond it are dropped, counted and
             tagged.
