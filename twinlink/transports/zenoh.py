@@ -215,11 +215,11 @@ class ZenohTransport(Transport):
                 self._authentication.forget_passwords()
         try:
             self._declare(session)
-        except BaseException:
+            if self.listening:
+                self._tcp.on_opened(self._locators.current())
+        except BaseException:  # Ctrl-C included
             close_session(session)
             raise
-        if self.listening:
-            self._tcp.on_opened(self._locators.current())
 
     def _do_without_shared_memory(self, lack: str) -> None:
         self.options = dataclasses.replace(self.options, shared_memory=False)
