@@ -15,7 +15,7 @@ setup: ## install what is missing and make .venv/ (the other targets do it thems
 	@tools/setup.sh
 
 demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-out/
-	@$(BIN)/twinlink demo --out demo-out $(ARGS)
+	@$(BIN)/twinlink demo $(ARGS)
 
 # Most tests wait for something, so three go on at a time; more would keep two cores busy, and each other waiting.  The
 # tests of a file or class share what they started.  tests/conftest.py has the order.

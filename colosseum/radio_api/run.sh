@@ -19,7 +19,7 @@ if [ "$name" = ran-emulator ]; then
 fi
 rm -f "$RUN/$name.waits"
 
-log=$LOGS/$name.jsonl # a program begins it anew
+log=$LOGS/$name.jsonl # each start has a file of its own
 if [ -e "$log" ]; then mv "$log" "$log.$(date +%s)"; fi
 command_of "$name"
 exec "${COMMAND[@]}"

@@ -10,7 +10,7 @@ from twinlink.errors import ConfigurationError
 
 def prepared(path: Path, transports: list[str]) -> Folder:
     folder = Folder(path)
-    folder.prepare(transports)
+    folder.prepare(transports, overwrite=True)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -322,3 +323,15 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path
         assert sum(entry["sent"] for entry in cell["rounds"]) == len(sent) == len(received) > 0
     assert (folder / "report.html").exists()
     assert not set(workers) & processes().keys()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_the_report_names_the_command_that_makes_it(number: int, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    arguments = ["sweep", "--setting", "loopback", "--out", str(folder), "--subjects", "raw-tcp", *ONE_WAY]
+    run = Run([*arguments, "--count", "3", "--rounds", "1", "--warm-up", "1"])
+    run.wait_for("making the report")
+    run.process.send_signal(number)
+    assert run.code() == 2
+    assert f"the records are kept: `twinlink report {folder}` makes the report" in run.err
+    assert content(folder)["complete"]

@@ -301,3 +301,21 @@ def test_missing_gnu_radio_is_explained(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "apt install gnuradio" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_was_recorded_until_a_kill_can_be_read(endpoint: str, replay: Any) -> None:
+    twin = replay("--listen", endpoint, "--no-control")
+    with twinlink.open("zeromq", connect=endpoint, node="gnb-1") as gnb:
+        gnb.wait_ready(patience())
+        play(gnb, HEARD, count=50)
+        data = twin.out / "rebuilt.sigmf-data"
+        octets = HEARD.samples[0].size * 2
+        wait_until(lambda: data.exists() and data.stat().st_size >= 10 * octets)
+        twin.process.kill()
+        twin.process.wait(patience())
+    meta = json.loads((twin.out / "rebuilt.sigmf-meta").read_text())
+    assert (meta["global"]["dapp:n_prbs"], len(meta["captures"])) == (51, 1)
+    recorded = np.fromfile(data, "<i2")
+    assert len(recorded) % HEARD.samples[0].size == 0
+    expected = HEARD.samples[:50].reshape(-1)[: len(recorded)]
+    assert np.array_equal(recorded, expected)

@@ -143,6 +143,17 @@ def ending_signals() -> list[int]:
     return [each for each in numbers if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at each of the `ending_signals`, as at Ctrl-C: for work that can be done again."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Stop:
     """The `ending_signals` as a request instead of an exception, so that no call of the library is interrupted.
 

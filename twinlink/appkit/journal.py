@@ -30,7 +30,7 @@ _AT_THE_END_S = 3.0  # time to write what is left when the program ends
 
 
 class Journal:
-    """Logs events from any thread.  Overwrites ``path``; raises OSError if it cannot be opened.
+    """Logs events from any thread.  Appends to ``path``; raises OSError if it cannot be opened.
 
     When the file can no longer be written, stderr says so and the program goes on without it.  Inside a ``with``
     statement the library's warnings are logged, too; its end writes what is left.
@@ -74,6 +74,28 @@ def _record(name: str, text: str, time_ns: int | None, fields: dict[str, Any]) -
     time_ns = time.time_ns() if time_ns is None else time_ns
     line = to_json({"time_ns": time_ns, "event": name, **fields})  # now: the caller may change what it passed
     return logging.makeLogRecord({"name": "twinlink.journal", "msg": text, "time_ns": time_ns, "line": line})
+
+
+def _append(path: Path) -> TextIO:
+    """Open the log behind the events of earlier runs.  Raises OSError."""
+    file = path.open("a", encoding="utf-8", buffering=1)
+    try:
+        if not _ends_a_line(path):
+            file.write("\n")
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _ends_a_line(path: Path) -> bool:
+    """Whether the next event begins a line: a program that is killed, or a full disk, leaves a part of one."""
+    if not path.is_file():  # a terminal or a pipe, as /dev/stdout
+        return True
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        return file.read(1) in (b"", b"\n")
 
 
 class _Intake(QueueHandler):
@@ -127,7 +149,7 @@ class _Writer(QueueListener):
         self._program = program
         self._path = path
         self._stream = stream
-        self._file = path.open("w", encoding="utf-8", buffering=1) if path else None
+        self._file = _append(path) if path else None
         self._unshown = 0  # lines since the last one that stderr took
 
     def handle(self, record: logging.LogRecord) -> None:

@@ -26,7 +26,7 @@ from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ip_address import check_host
 from twinlink.protocol.rtt import percentiles
 
-from ..appkit import convert, linking
+from ..appkit import convert, linking, outputs
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, rendered
 
 _NAME = "twinlink mgen"
@@ -61,6 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write a record of each message there (.csv or .csv.gz); join: read it, may be repeated",
     )
+    outputs.add_option(parser)
     parser.add_argument("--tx", type=Path, metavar="FILE", help="join: the log of the sending mgen (with txlog)")
     parser.add_argument("--rx", type=Path, metavar="FILE", help="join: the log of the receiving mgen")
 
@@ -83,6 +84,7 @@ def _carry(given: argparse.Namespace) -> int:
             raise twinlink.ConfigurationError("both: give the side of the link: --listen or --connect")
         given.listen, given.connect = (linking.LISTEN, None) if given.way == "out" else (None, linking.CONNECT)
     given.option = [("send_timeout", _SEND_TIMEOUT_S), *(given.option or [])]
+    outputs.refuse_existing("--records", given.records or [], given.overwrite)
 
     output = Output(given.json)
     say = partial(log, _NAME)

@@ -19,7 +19,7 @@ from twinlink.mgen import session
 from twinlink.spelling import near
 
 from ..appkit import convert, linking
-from ..appkit.console import DONE, NOT_MET, Output, Stop, log, wrapped, writing
+from ..appkit.console import DONE, NOT_MET, Output, Stop, interruptible, log, wrapped, writing
 from . import sweep_options
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def _report(given: argparse.Namespace, folder: Path) -> int:
     """Derive everything from the records; prints the table even if the files cannot be written."""
     from twinlink.measure import results, summary, table
 
-    log(_NAME, "measured; making the report")
     found: dict[str, Any] = {}
     try:
-        found, rows = results.compute(folder, results.load(folder))
-        with writing(folder):
+        with interruptible(), writing(folder):
+            log(_NAME, "measured; making the report")
+            found, rows = results.compute(folder, results.load(folder))
             results.derive(folder, found, rows)
-    except (OSError, KeyboardInterrupt):  # a full disk, or Ctrl-C
+    except (OSError, KeyboardInterrupt):  # a full disk, or a request to end
         log(_NAME, f"the records are kept: `twinlink report {folder}` makes the report")
         raise
     finally:

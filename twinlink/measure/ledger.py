@@ -14,6 +14,12 @@ import twinlink
 from . import records
 
 
+def files(folder: Path, sends: Iterable[str], receives: Iterable[str]) -> list[Path]:
+    """What `Ledger.write` writes for these flows."""
+    sides = [(flow, "sent") for flow in sends] + [(flow, "received") for flow in receives]
+    return [records.file(folder, flow, side) for flow, side in sides]
+
+
 class Ledger:
     """Records the messages of some flows; may be called from any thread.
 

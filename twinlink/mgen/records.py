@@ -51,14 +51,10 @@ class Recorder:
     """Writes rows to a file, at most a second late.  `add` may be called from any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Create the file.  Raises OSError."""
-        raw: IO[bytes] = path.open("wb")
-        binary = gzip.GzipFile(fileobj=raw, mode="wb") if path.suffix == ".gz" else raw
+        """Create the file, which stays empty until the first `write`.  Raises OSError."""
+        self._raw: IO[bytes] = path.open("wb")
         self._path = path
-        self._file = io.TextIOWrapper(binary, newline="")
-        self._raw = raw
-        self._writer = csv.writer(self._file, lineterminator="\n")
-        self._writer.writerow(Row._fields)
+        self._file: IO[str] | None = None
         self._rows: deque[Row] = deque()
         self._due = 0.0
 
@@ -71,18 +67,28 @@ class Recorder:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _PATIENCE_S
             with self._named():
+                file = self._file = self._file or self._begin()
+                writer = csv.writer(file, lineterminator="\n")
                 while self._rows:
-                    self._writer.writerow(self._rows.popleft())
-                self._file.flush()
+                    writer.writerow(self._rows.popleft())
+                file.flush()
                 self._raw.flush()
 
     def close(self) -> None:
         """Write the rest and close the file.  Raises OSError."""
-        self._due = 0.0
-        self.write()
         with self._named():
-            self._file.close()
+            if self._file or self._rows:
+                self._due = 0.0
+                self.write()
+            if self._file:
+                self._file.close()
             self._raw.close()
+
+    def _begin(self) -> IO[str]:
+        binary = gzip.GzipFile(fileobj=self._raw, mode="wb") if self._path.suffix == ".gz" else self._raw
+        file = io.TextIOWrapper(binary, newline="")
+        csv.writer(file, lineterminator="\n").writerow(Row._fields)
+        return file
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -95,7 +101,7 @@ class Recorder:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file, without a truncated last line of a killed bridge.
+    """The rows of a file, without a truncated last line of a killed bridge; none if it ended before it began.
 
     Raises:
         ValueError: the file is malformed; the message names it and the line.
@@ -104,7 +110,7 @@ def read(path: Path) -> list[Row]:
         octets = _unpacked(path) if path.suffix == ".gz" else files.read(path, MOST_OCTETS)
     except (OSError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return parse(octets, str(path))
+    return parse(octets, str(path)) if octets else []
 
 
 def _unpacked(path: Path) -> bytes:

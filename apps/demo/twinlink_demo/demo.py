@@ -38,6 +38,7 @@ class Settings:
         seconds: least time to play for each transport; whole loops of the recording are played.
         recording: what to play.
         secure: whether both sides have identities.
+        overwrite: whether an earlier demo in the folder gives way.
     """
 
     out: Path
@@ -45,6 +46,7 @@ class Settings:
     seconds: float
     recording: Path
     secure: bool = False
+    overwrite: bool = False
 
 
 def run(settings: Settings, stop: Stop) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def run(settings: Settings, stop: Stop) -> dict[str, Any]:
         if name == "memory":
             raise twinlink.ConfigurationError("transport 'memory' joins the two ends of one process, not processes")
     folder = Folder(settings.out)
-    folder.prepare(list(settings.transports))
+    folder.prepare(list(settings.transports), settings.overwrite)
     try:
         with Progress(len(settings.transports)) as progress:
             _run_transports(settings, recording, folder, stop, progress)

@@ -7,7 +7,7 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
-from twinlink.appkit import convert
+from twinlink.appkit import convert, outputs
 from twinlink.appkit.console import Output, Stop, log, wrapped, writing
 
 EXAMPLES = """
@@ -16,12 +16,16 @@ twinlink demo --transports zenoh --seconds 60 --out run1
 twinlink demo --secure  # over encrypted links, with signed decisions
 twinlink demo --recording capture.sigmf-meta --json
 """
+OUT = Path("demo-out")
 _MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="where the results go")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"where the results go; default {OUT}, which each demo makes again"
+    )
+    outputs.add_option(parser)
     parser.add_argument(
         "--transports", type=convert.names, default="zeromq,zenoh", metavar="NAME[,NAME]", help="one after the other"
     )
@@ -48,11 +52,12 @@ def run(given: argparse.Namespace) -> int:
     from . import demo, verdict
 
     transports, recording = tuple(given.transports.split(",")), given.recording or example()
-    settings = demo.Settings(given.out, transports, given.seconds, recording, given.secure)
-    with writing(given.out), Stop() as stop:
+    out, overwrite = given.out or OUT, given.overwrite or given.out is None
+    settings = demo.Settings(out, transports, given.seconds, recording, given.secure, overwrite)
+    with writing(out), Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, wrapped(verdict.text(summary)))
-    log("twinlink demo", f"report: {given.out / 'report.html'}")
+    log("twinlink demo", f"report: {out / 'report.html'}")
     return int(summary["exit_code"])
 
 

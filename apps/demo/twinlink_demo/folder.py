@@ -1,4 +1,4 @@
-"""The folder of a demo.  A new run removes only files that an earlier demo has written."""
+"""The folder of a demo.  A run that replaces an earlier one removes only files that a demo has written."""
 
 import fcntl
 import json
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError
 from twinlink.measure import records, results, run
 
@@ -101,10 +102,10 @@ class Folder:
         """The files of one transport."""
         return TransportFolder(self.path / name)
 
-    def prepare(self, transports: list[str]) -> None:
-        """Prepare the folder for a run, replacing an earlier one.
+    def prepare(self, transports: list[str], overwrite: bool) -> None:
+        """Prepare the folder for a run; ``overwrite``: an earlier one gives way.
 
-        Raises ConfigurationError if other files are in it, or another demo uses it; OSError.
+        Raises ConfigurationError if that is not allowed, other files are in it, or another demo uses it; OSError.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         mark = self.path / MARK
@@ -119,6 +120,11 @@ class Folder:
             raise ConfigurationError(
                 f"another demo is writing to {self.path}; name another folder with --out"
             ) from None
+        try:
+            outputs.refuse_existing("--out", [self.path / run.RUN], overwrite)
+        except ConfigurationError:
+            self.release()
+            raise
         self._lock.seek(0)
         for name in _names(self._lock.read()):
             self.transport(name).clear()

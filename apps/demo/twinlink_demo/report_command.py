@@ -8,6 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
+from twinlink.appkit import outputs
 from twinlink.appkit.console import DONE, Output, log, markdown, wrapped, writing
 from twinlink.errors import ConfigurationError
 
@@ -16,6 +17,8 @@ twinlink report run1          # make its table, figures, page again
 twinlink report run1 --out elsewhere
 twinlink report before after  # which differences are real?
 """
+
+COMPARISON_JSON, COMPARISON_MD = "comparison.json", "comparison.md"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the files go: the run's own folder if not given; of a comparison none are kept then",
     )
+    outputs.add_option(parser)
     parser.add_argument(
         "--json", action="store_true", help="results.json, of a demo summary.json, or the comparison, on stdout"
     )
@@ -50,6 +54,8 @@ def _rebuild(given: argparse.Namespace) -> int:
     from twinlink.measure import results, summary
 
     (folder,) = given.folders
+    if given.out and given.out.resolve() != folder.resolve():  # there, what is derived is made again
+        outputs.refuse_existing("--out", [given.out / results.RESULTS, given.out / results.REPORT], given.overwrite)
     if "demo" in results.load(folder):
         from . import report, verdict
 
@@ -66,11 +72,13 @@ def _rebuild(given: argparse.Namespace) -> int:
 def _compare(given: argparse.Namespace) -> int:
     from twinlink.measure import compare, results
 
+    files = [given.out / name for name in (COMPARISON_JSON, COMPARISON_MD)] if given.out else []
+    outputs.refuse_existing("--out", files, given.overwrite)
     found = compare.compare(*given.folders)
     text = compare.text(found)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
-        results.write(given.out / "comparison.json", json.dumps(found, indent=1, allow_nan=False) + "\n")
-        results.write(given.out / "comparison.md", text + "\n")
+        results.write(given.out / COMPARISON_JSON, json.dumps(found, indent=1, allow_nan=False) + "\n")
+        results.write(given.out / COMPARISON_MD, text + "\n")
     Output(given.json).emit(found, markdown(text))
     return DONE

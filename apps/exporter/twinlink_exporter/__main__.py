@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from twinlink_e3 import FFT_SIZES, GENERATIONS, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
-from twinlink.appkit import convert, linking, options, service, signing
+from twinlink.appkit import convert, linking, options, outputs, service, signing
 from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
 from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
-from twinlink.measure.ledger import Ledger
+from twinlink.measure.ledger import Ledger, files
 from twinlink.prbs import format_prbs
 from twinlink.process.text import to_json
 
@@ -96,6 +96,7 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
 def _plan(given: argparse.Namespace) -> list[str]:
     """For ``--check``."""
     carrier, limits, sync_limits = _settings(given)
+    _check_outputs(given)
     return [
         *service.plan_of_link(given, _sends(given), RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
@@ -111,8 +112,17 @@ def _plan(given: argparse.Namespace) -> list[str]:
     ]
 
 
+def _check_outputs(given: argparse.Namespace) -> None:
+    """Raises ConfigurationError if an earlier run's files would be replaced; OSError."""
+    if given.records:
+        outputs.refuse_existing("--records", files(given.records, _sends(given), RECEIVES), given.overwrite)
+    if given.summary:
+        outputs.refuse_existing("--summary", [given.summary], given.overwrite)
+
+
 def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limits: SyncLimits, journal: Journal) -> int:
     # Files written at the end are checked now, while another path can be chosen.
+    _check_outputs(given)
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)
     if given.summary:
@@ -220,9 +230,10 @@ def make_parser() -> options.Parser:
         help="acknowledged part of ten seconds' observations below which it is, too",
     )  # fmt: skip
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
+    outputs.add_option(parser)
     service.add_options(parser)
     return parser
 

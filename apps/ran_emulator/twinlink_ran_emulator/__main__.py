@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import twinlink_e3 as e3
 from twinlink_e3 import ran_buffers
 
-from twinlink.appkit import convert, service
+from twinlink.appkit import convert, outputs, service
 from twinlink.appkit import options as command_line
 from twinlink.appkit.console import DONE, ending_signals, guarded
 from twinlink.appkit.journal import Journal
 from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
 
+from . import playout_log
 from .emulator import Emulator, Options, choose_fft_size
-from .playout_log import PlayoutLog
 from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
 from .slot_process import SlotProcess
@@ -52,6 +52,7 @@ def _main(argv: Sequence[str]) -> int:
 def _plan(given: argparse.Namespace) -> list[str]:
     """For ``--check``."""
     recording, fft_size = _recording(given)
+    _check_outputs(given)
     grid = recording.grid
     times = f"{given.loop} time(s)" if given.loop else "until stopped"
     return [
@@ -94,6 +95,12 @@ def _codec(given: argparse.Namespace) -> e3.Codec:
     return e3.JSON_CODECS["nested"] if given.aerial else e3.codec_of(given.e3_generation, given.e3_encoding)
 
 
+def _check_outputs(given: argparse.Namespace) -> None:
+    """Raises ConfigurationError if an earlier run's files would be replaced; OSError."""
+    if given.heard:
+        outputs.refuse_existing("--heard", playout_log.existing(given.heard), given.overwrite)
+
+
 def _run(given: argparse.Namespace, stop: threading.Event) -> None:
     options = Options(
         pace=given.pace,
@@ -110,15 +117,16 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
     recording, fft_size = _recording(given)
     pattern = _pattern(given)
     endpoints = e3.endpoints_of(given)
+    _check_outputs(given)
     if given.heard:
         given.heard.mkdir(parents=True, exist_ok=True)  # the log may go there, too
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(PROGRAM, given.log))
-        playout_log = stack.enter_context(closing(PlayoutLog(given.heard, recording))) if given.heard else None
+        heard = stack.enter_context(closing(playout_log.PlayoutLog(given.heard, recording))) if given.heard else None
         sockets = stack.enter_context(closing(bind_sockets(endpoints, lossless=options.pace.factor is None)))
         # After the sockets: shared memory may be made anew only if no other gNB runs here.
         slots = stack.enter_context(closing(SlotProcess(pattern, recording.grid.scs_hz))) if pattern else None
-        emulator = Emulator(recording, sockets, options, journal, playout_log, slots)
+        emulator = Emulator(recording, sockets, options, journal, heard, slots)
         if not recording.interferer.any():
             journal.event(
                 "no_interferer", f"{recording.path} has no annotation labelled 'interferer': none is expected"
@@ -197,7 +205,8 @@ def make_parser() -> command_line.Parser:
     parser.add_argument(
         "--heard", type=Path, metavar="DIR", help="keep what was played: DIR/heard.sigmf-* and heard.npz"
     )
-    parser.add_argument("--log", type=Path, metavar="FILE", help="write events as JSON Lines")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
+    outputs.add_option(parser)
     e3.add_endpoint_arguments(parser)
     agent = parser.add_argument_group("E3 agent")
     agent.add_argument("--e3-generation", choices=e3.GENERATIONS, default="G0", help="of E3AP")

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from twinlink_e3 import ALL_SYMBOLS, N_PRBS_MAX
 
-from twinlink.appkit import convert
+from twinlink.appkit import convert, outputs
 from twinlink.appkit.console import explain, take_any_text
+from twinlink.errors import ConfigurationError
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import metadata, schema
@@ -177,6 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("recording", type=Path, help="its .sigmf-meta")
     parser.add_argument("--out", type=Path, required=True, help="where to write; .sigmf-data and .sigmf-meta are added")
+    outputs.add_option(parser)
     parser.add_argument("--antenna", type=convert.whole(0, 3), default=0, help="(%(default)s)")
     parser.add_argument("--symbol", type=convert.whole(0, SYMBOLS - 1), default=13, help="of the slot (%(default)s)")
     parser.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), help="of the carrier (those that are not zero)")
@@ -186,9 +188,10 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as end:
         return 3 if end.code else 0
     try:
+        outputs.refuse_existing("--out", metadata.pair(given.out), given.overwrite)
         imported = read_slots(given.recording, given.antenna, given.symbol, given.n_prbs)
         write(given.out, imported)
-    except RecordingError as error:
+    except (RecordingError, ConfigurationError) as error:
         print(f"import_recording: {error}", file=sys.stderr)
         return 3
     except OSError as error:

@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from twinlink.appkit import outputs
 from twinlink.appkit.console import explain, take_any_text
+from twinlink.errors import ConfigurationError
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import metadata
@@ -254,6 +256,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Make a recording of a gNB's uplink spectrum with its ground truth (SigMF, docs/ran-emulator.md).",
     )
     parser.add_argument("--out", type=Path, required=True, help="where to write; .sigmf-data and .sigmf-meta are added")
+    outputs.add_option(parser)
     parser.add_argument("--n-prbs", type=int, default=default.n_prbs, help="PRBs of the carrier (%(default)s)")
     parser.add_argument("--scs-khz", type=int, default=default.scs_khz, help="subcarrier spacing (%(default)s)")
     parser.add_argument("--centre-hz", type=float, default=default.centre_hz, help="carrier centre (%(default)s)")
@@ -298,8 +301,9 @@ def main(argv: list[str] | None = None) -> int:
             episodes=episodes,
             seed=given.seed,
         )
+        outputs.refuse_existing("--out", metadata.pair(given.out), given.overwrite)
         made = write(given.out, settings)
-    except ValueError as error:
+    except (ValueError, ConfigurationError) as error:
         print(f"make_recording: {error}", file=sys.stderr)
         return 3
     except OSError as error:

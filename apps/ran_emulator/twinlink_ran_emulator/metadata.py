@@ -89,4 +89,10 @@ def write(path: Path, metadata: dict[str, Any]) -> None:
     check(metadata)
     head = json.dumps({key: metadata[key] for key in ("global", "captures")}, indent=2)
     lines = ",\n".join("    " + json.dumps(annotation) for annotation in metadata["annotations"])
-    path.write_text(f'{head[:-2]},\n  "annotations": [\n{lines}\n  ]\n}}\n')
+    part = path.with_name(f"{path.name}.part")  # a reader, or one after a crash, finds the whole of it
+    try:
+        part.write_text(f'{head[:-2]},\n  "annotations": [\n{lines}\n  ]\n}}\n')
+    except OSError:  # such as a full disk
+        part.unlink(missing_ok=True)
+        raise
+    part.replace(path)

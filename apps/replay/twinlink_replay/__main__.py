@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.appkit import convert, linking, options, service, signing
+from twinlink.appkit import convert, linking, options, outputs, service, signing
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys
-from twinlink.measure.ledger import Ledger
+from twinlink.measure.ledger import Ledger, files
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
@@ -66,6 +66,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     """The lines of ``--check``."""
     from .blocks import gnuradio_compat  # noqa: F401  (raises where GNU Radio is missing)
 
+    _check_outputs(given)
     signed = "signed " if signing.signs(given) else ""
     decides = f"{signed}blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
@@ -79,6 +80,17 @@ def _plan(given: argparse.Namespace) -> list[str]:
     ]
 
 
+def _check_outputs(given: argparse.Namespace) -> None:
+    """Raises ConfigurationError if an earlier run's files would be replaced; OSError."""
+    from .twin import recording
+
+    if given.out:
+        outputs.refuse_existing("--out", recording.existing(given.out), given.overwrite)
+    if given.records:
+        written = files(given.records, SENDS, (*RECEIVES, SENSING))
+        outputs.refuse_existing("--records", written, given.overwrite)
+
+
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
@@ -87,6 +99,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .twin.recording import Recording
     from .twin.twin import Twin
 
+    _check_outputs(given)
     if why := do_without_home():
         journal.event("no-home", f"GNU Radio keeps its settings in $TMP, or /tmp ({why})", reason=why)
     recording = Recording(given.out) if given.out else None
@@ -242,8 +255,9 @@ def make_parser() -> options.Parser:
         "--idle", type=convert.seconds, metavar="SECONDS", help="after this time without a record, once one has arrived"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="events as JSON Lines")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     parser.add_argument("--records", type=Path, metavar="DIR", help="write the fate of every message, at the end")
+    outputs.add_option(parser)
     desktop = parser.add_argument_group("gnuradio-companion")
     desktop.add_argument("--grc-path", action="store_true", help="print the folder for GRC_BLOCKS_PATH, and exit")
     desktop.add_argument(

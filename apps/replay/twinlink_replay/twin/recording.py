@@ -1,7 +1,8 @@
 """The twin's recording of a run: rebuilt.sigmf-{data,meta} and observations.npz.
 
 ``observations.npz`` is kept in memory until the end: 1.3 KB for a record of 106 PRBs (at 100 records a second: 0.47 GB
-an hour).  ``rebuilt.sigmf-data`` is written as the records arrive.
+an hour).  ``rebuilt.sigmf-data`` is written as the records arrive, ``rebuilt.sigmf-meta`` with the first of them: both
+can be read when the process is killed.
 """
 
 import json
@@ -20,11 +21,17 @@ from ..blocks.observer import Record
 from ..detection.detector import Smoothed
 from ..detection.features import to_dbfs
 
+DATA, META, OBSERVATIONS = "rebuilt.sigmf-data", "rebuilt.sigmf-meta", "observations.npz"
 _FIELDS = ("sequence", "epoch", "observed_ns", "sent_ns", "received_ns", "e3_timestamp")  # from each record
 
 
+def existing(folder: Path) -> list[Path]:
+    """The files that tell whether an earlier recording is there: one without a record is none."""
+    return [folder / name for name in ((DATA,) if (folder / DATA).exists() else (META, OBSERVATIONS))]
+
+
 class Recording:
-    """Writes into a folder, which it creates.  Raises OSError.
+    """Writes into a folder, which it creates; replaces an earlier recording.  Raises OSError.
 
     ``observations.npz`` holds, per record in the order of arrival: sequence, e3_timestamp (-1 without E3), observed_ns,
     sent_ns, received_ns, analysed_ns (int64, Unix ns), epoch (uint64); and of shape ``(records, n_prbs)`` power_dbfs
@@ -36,7 +43,9 @@ class Recording:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._data = (folder / "rebuilt.sigmf-data").open("wb", buffering=1024 * 1024)
+        self._data = (folder / DATA).open("wb", buffering=1024 * 1024)
+        for name in (META, OBSERVATIONS):  # of an earlier recording
+            (folder / name).unlink(missing_ok=True)
         self._first: Record | None = None
         self._numbers: dict[str, list[int]] = {name: [] for name in (*_FIELDS, "analysed_ns")}
         self._power: list[NDArray[np.float32]] = []
@@ -53,10 +62,14 @@ class Recording:
         free: NDArray[np.bool_] | None = None,
     ) -> None:
         """Add records with their PRB powers in LSB^2, filtered answers and free PRBs, all ``(records, n_prbs)``."""
-        self._first = self._first or records[0]
-        for record in records:
-            with writing(self._folder):
+        if self._first is None:
+            self._first = records[0]
+            self._write_meta()
+        with writing(self._folder):
+            for record in records:
                 self._data.write(record.samples.astype("<i2", copy=False).tobytes())
+            self._data.flush()
+        for record in records:
             for name in _FIELDS:
                 self._numbers[name].append(getattr(record, name))
             self._numbers["analysed_ns"].append(analysed_ns)
@@ -72,8 +85,8 @@ class Recording:
         """Write the remaining data, and close the files."""
         with writing(self._folder):
             self._data.close()
-            text = json.dumps(self._meta(), indent=2) + "\n"
-            (self._folder / "rebuilt.sigmf-meta").write_text(text, encoding="utf-8")
+        if self._first is None:
+            self._write_meta()
         none = np.zeros((0, self._first.n_prbs if self._first else 0))
         arrays = {
             **{
@@ -90,7 +103,14 @@ class Recording:
                 np.zeros_like(filtered) if free is None else free
                 for free, filtered in zip(self._free, self._filtered, strict=True)
             ])  # fmt: skip
-        write_arrays(self._folder / "observations.npz", arrays)
+        write_arrays(self._folder / OBSERVATIONS, arrays)
+
+    def _write_meta(self) -> None:
+        """Write it whole or not at all."""
+        part = self._folder / f"{META}.part"
+        with writing(self._folder):
+            part.write_text(json.dumps(self._meta(), indent=2) + "\n", encoding="utf-8")
+            part.replace(self._folder / META)
 
     def _meta(self) -> dict[str, Any]:
         described: dict[str, Any] = {
