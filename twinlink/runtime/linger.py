@@ -9,7 +9,6 @@ from .flow_endpoint import FlowEndpoint
 
 LINGER_S = 0.3  # the wait goes on while acks come within this time
 MAX_LINGER_S = 5.0  # but no longer than this
-STUCK_S = 0.4  # without a look for acks: what has called `close`, a signal handler, has interrupted their lock's holder
 ENDS_S = 0.6  # for the rest of closing; what takes longer goes on in the background
 SIGNAL_CHECK_S = 0.05  # between two looks for a signal that has been deferred
 
@@ -19,7 +18,6 @@ class Linger:
 
     def __init__(self) -> None:
         self._is_over = threading.Event()
-        self._looked_s = 0.0  # monotonic time of the last look for acks
 
     def wait_for_acks(
         self, senders: Sequence[FlowEndpoint], wait: Callable[[Callable[[], object], float], None]
@@ -32,7 +30,6 @@ class Linger:
         end, before = time.monotonic() + MAX_LINGER_S, None
         try:
             while not is_over() and (left := end - time.monotonic()) > 0:
-                self._looked_s = time.monotonic()
                 if (progress := [sender.ack_progress for sender in senders]) == before:
                     break
                 before = progress
@@ -42,11 +39,9 @@ class Linger:
 
     def join(self, closing: threading.Thread) -> None:
         """Wait for the thread that closes.  What a signal handler raises, or a deferred signal, ends its linger."""
-        self._looked_s = time.monotonic()
         try:
             while not self._is_over.wait(SIGNAL_CHECK_S) and closing.is_alive() and not DeferSignals.is_due():
-                if time.monotonic() - self._looked_s > STUCK_S:
-                    break
+                pass
         finally:
             self._is_over.set()
             closing.join(ENDS_S)
