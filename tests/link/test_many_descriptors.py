@@ -14,7 +14,7 @@ import pytest
 
 import twinlink
 from twinlink.process.readiness import is_readable, is_writable
-from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.testing import free_endpoint, patience
 from twinlink.transport_options import TransportName
 
 HELD = 1100
@@ -87,13 +87,13 @@ def test_commands_that_inherit_many_files(held: list[int]) -> None:
     }
     try:
         with twinlink.open("zeromq", listen=endpoint) as link:
+            receiver = link.receiver("data")
             pub = running["pub"] = _start("pub", "--connect", endpoint, held=held)
             assert pub.stdin is not None
             pub.stdin.write("a line\n")
             pub.stdin.close()
             pub.stdin = None
-            wait_until(link.peers)
-            message = link.receiver("data").receive(patience())
+            message = receiver.receive(patience())
             assert message is not None
             assert bytes(message.payload) == b"a line"
             assert pub.wait(patience()) == 0
