@@ -34,6 +34,7 @@ LAG_NS = 200_000_000
 SEND_LAG_NS = 20_000_000  # while a thread waits for room to send
 # Over a transport in which hellos overtake data, what a peer is taken to have read may still be on its way.
 OVERTAKEN_NS = 200_000_000
+READS_ON_LIMITS = 16  # times what may be in flight: so much beyond its last hello a peer that withholds acks is sent
 REPEAT_NS = 1_000_000_000  # so long a peer may take for what was retransmitted, or for more of a long message
 MAX_LOOKED_AT = 256  # messages in flight, to find out which peers they wait for
 SLOW_TICKS = 5  # of 0.2 s: a peer that has not consumed what was sent so long ago is reported as slow
@@ -232,8 +233,11 @@ class PaceKeeper:
     def _limit_unseen(self) -> None:
         """No lagging peer is to be sent more beyond what it has seen than may be in flight, unless it reads without
         acknowledging."""
-        lagging = [self._lagging[epoch] for epoch in self._receivers.lagging]
-        unseen = [self._unseen(peer.seen) for peer in lagging if not (peer.withholds and peer.reads)]
+        unseen, limit = [], self._in_flight.budget.limit
+        for peer in [self._lagging[epoch] for epoch in self._receivers.lagging]:
+            reads_on = peer.withholds and peer.reads
+            if not (reads_on and self._hellos_overtake):  # there, hellos do not show what it has seen
+                unseen.append(self._unseen(peer.seen) - reads_on * (READS_ON_LIMITS - 1) * limit)
         self._in_flight.limit_unseen(max(unseen, default=None))
 
     def _unseen(self, seen: int) -> int:
