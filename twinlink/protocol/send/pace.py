@@ -5,14 +5,14 @@ waits only for the peers that keep up.  A peer is *lagging* until it has caught 
 
 - if it refuses messages for want of room;
 - if it acknowledges nothing of what it has read, as a hello of this side that it confirms shows;
-- or if the flow has waited for it for `LAG_NS`, while another peer would have taken more, and it has read or refused
-  nearly all that was sent, or has acknowledged it and its application is slow.
+- or if the flow has waited for it for `LAG_NS`, while another peer would have taken more, and it has refused some of
+  the last that was sent, or has acknowledged it and its application is slow.
 
 It requests what it missed as it finds room, as long as that is kept.
 
 A peer that is stopped, or behind a slow path, does not read what is sent to it, and the transport would have to keep
-that: the flow waits for it.  For the same reason a lagging peer is not sent much more than it has seen, unless it reads
-without acknowledging.
+that: the flow waits for it.  For the same reason a lagging peer is not sent much more than it has seen, and one that
+reads without acknowledging `READS_ON_LIMITS` times as much beyond its last hello.
 """
 
 from collections import deque
@@ -117,7 +117,7 @@ class PaceKeeper:
         self.watches = bool(suspects or receivers.lagging)
         lagging = withholding & receivers.pacing
         if now_mono_ns - self._since_mono_ns >= (SEND_LAG_NS if size else LAG_NS):
-            lagging |= self._read_or_slow(suspects, read)
+            lagging |= self._refusing_or_slow(suspects)
         if not lagging or lagging == receivers.pacing:
             return raised
         sent = self._queue.next_to_send
@@ -181,12 +181,10 @@ class PaceKeeper:
         self._limit_unseen()
         return not had_room and self._in_flight.room > 0
 
-    def _read_or_slow(self, suspects: frozenset[int], read: Mapping[int, int]) -> set[int]:
-        """The suspects that have read or refused nearly all that was sent, or whose applications are slow."""
-        limit, seen = self._in_flight.budget.limit, self._receivers.refused
-        lagging = {one for one in suspects if self._unseen(seen.get(one, 0)) <= limit}
-        if not self._hellos_overtake:
-            lagging |= {one for one in suspects & read.keys() if self._unseen(read[one]) <= limit}
+    def _refusing_or_slow(self, suspects: frozenset[int]) -> set[int]:
+        """The suspects that have refused some of the last that was sent, or whose applications are slow."""
+        limit, refused = self._in_flight.budget.limit, self._receivers.refused
+        lagging = {one for one in suspects if one in refused and self._unseen(refused[one]) <= limit}
         # Those that have acknowledged what was sent, and whose applications are slow.
         return lagging | {one for one in suspects - self._late() if not self._lacks(one)}
 
