@@ -34,6 +34,7 @@ from .runtime.driver import SessionDriver
 from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
+from .runtime.linger import Linger
 from .runtime.link_state import LinkState
 from .runtime.link_stats import link_stats
 from .runtime.no_peer import met_or_refused, no_peer_error
@@ -49,9 +50,7 @@ from .sync import Sync
 from .transports import Transport
 from .transports.base import check_threads
 
-LINGER_S = 0.3  # close waits this long for acks that are still outstanding
-CLOSE_S = 0.25  # then this long for the thread that leads
-ENDS_S = 0.9  # all of it; what takes longer goes on in the background
+CLOSE_S = 0.25  # close waits this long for the thread that leads
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 
 logger = logging.getLogger("twinlink")
@@ -109,7 +108,7 @@ class Link:
         self._state, threads = state, (self._heartbeat_thread, self._transmit_thread)
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe)
         self._senders, self._receivers = dict[str, Sender](), dict[str, Receiver]()
-        self._flows_lock = threading.Lock()
+        self._flows_lock, self._linger = threading.Lock(), Linger()
         self._start()
 
     def _start(self) -> None:
@@ -324,9 +323,9 @@ class Link:
         return self._leader_follower.closed
 
     def close(self) -> None:
-        """Wait up to 0.3 s for outstanding acks, say goodbye, and give everything back.
+        """Wait for outstanding acks as long as they come, at most 5 s; say goodbye, and give everything back.
 
-        Ends within a second from any state; a second call does nothing.  What stays unacknowledged is logged.
+        Ends within a second when none comes for 0.3 s, or at Ctrl-C.  A second call does nothing.  Logs what is left.
         """
         if self.closed or self._state.closing:
             return
@@ -342,14 +341,13 @@ class Link:
                 except RuntimeError:  # no more threads, or the interpreter ends
                     starts = False
         if starts:
-            closing.join(ENDS_S)
+            self._linger.join(closing)
         else:
             self._close()
 
     def _close(self) -> None:
-        if self._peer_manager.up and not self._leader_follower.is_leading:
-            senders = list(self._driver.senders.values())
-            self._wait(lambda: all(sender.is_settled for sender in senders), LINGER_S)
+        can_wait = self._peer_manager.up and not self._leader_follower.is_leading
+        self._linger.wait_for_acks(list(self._driver.senders.values()) if can_wait else [], self._wait)
         ended = self._leader_follower.close(CLOSE_S)
         if not ended and self._driver.callbacks.running and not self._leader_follower.is_leading:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)

@@ -94,6 +94,11 @@ class DeferSignals:
                 self._run_deferred()
 
     @classmethod
+    def is_due(cls) -> bool:
+        """Whether a signal is held up."""
+        return (holding := cls._active) is not None and bool(holding._deferred)
+
+    @classmethod
     def after_fork_in_child(cls) -> None:
         """The thread that held them up has stayed with the parent, and so have the signals."""
         if (holding := cls._active) is not None:

@@ -67,6 +67,11 @@ class Fragmenter:
         """Octets of the frame that a peer has, as far as it has said."""
         return self._received.get(epoch, 0)
 
+    @property
+    def received_octets(self) -> int:
+        """Octets of the frame that the peers have, summed up."""
+        return sum(self._received.values())
+
     def forget(self, epoch: int) -> None:
         """The peer is back after an interruption: it may have nothing of the frame."""
         self._received.pop(epoch, None)

@@ -283,6 +283,13 @@ class FlowEndpoint:
         with self.state_lock:
             return not self.core.unacked.is_unacked_by(self.core.receivers.up)
 
+    @property
+    def ack_progress(self) -> tuple[int, int, int]:
+        """Grows while feedback comes: messages acknowledged by all, consumed by each, octets of one in fragments."""
+        with self.state_lock:
+            core = self.core
+            return core.acknowledged, sum(core.receivers.consumed.values()), self._queue.fragments.received_octets
+
     def wait_for_send(self, patience_s: float) -> None:
         """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
         if self.order_lock.acquire(timeout=max(0.0, patience_s)):

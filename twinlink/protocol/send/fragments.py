@@ -89,6 +89,11 @@ class FragmentTransmission:
         fragmenter = self._fragmenter
         return fragmenter.received_by(epoch) if fragmenter is not None and fragmenter.sequence == sequence else 0
 
+    @property
+    def received_octets(self) -> int:
+        """Octets of the message, or of the last one, that the peers say are there, summed up."""
+        return 0 if (fragmenter := self._fragmenter) is None else fragmenter.received_octets
+
     def recount(self) -> None:
         """The flow waits for other peers than before."""
         if (fragmenter := self._leaving) is not None:
