@@ -1,9 +1,9 @@
 """How long a link that is being closed waits for outstanding acks: as long as they keep coming, up to a limit."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 
+from ..process.guarded_thread import GuardedThread
 from ..process.signals import DeferSignals
 from ..process.wakeup import Wakeup
 from .flow_endpoint import FlowEndpoint
@@ -42,7 +42,7 @@ class Linger:
         finally:
             self._has_ended.wake()
 
-    def join(self, closing: threading.Thread) -> None:
+    def join(self, closing: GuardedThread) -> None:
         """Wait for the thread that closes.  What a signal handler raises, or a deferred signal, ends its linger."""
         self._last_look_s = time.monotonic()
         try:

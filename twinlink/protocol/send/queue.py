@@ -203,7 +203,7 @@ class SendQueue:
         if self._unsorted:
             self._to_retransmit, self._unsorted = OrderedDict(sorted(self._to_retransmit.items())), False
         room = self._in_flight.room if may_block else self._in_flight.inline_room
-        due = may_block and room < BUNDLE_OCTETS and self._put_due_first()
+        due = may_block and room < max(BUNDLE_OCTETS, self._in_flight.budget.unfragmented) and self._put_due_first()
         if not (due or self.can_send) or (room <= 0 and not may_block):
             return None
         if self.fragments and not (self.fragments.stalled and self._abandoned):
