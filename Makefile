@@ -6,7 +6,7 @@ SOURCES := twinlink apps tests examples benchmarks colosseum
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench comparison faults k8s-check lint image clean
+.PHONY: help setup demo test bench comparison faults mutants k8s-check lint image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -30,6 +30,9 @@ comparison: setup ## docs/comparison.md: every system in one sweep, on an idle m
 
 faults: setup ## schedules of faults against three transports, judged from ledgers (root)
 	@$(BIN)/python -m tests.faults.lab $(ARGS)
+
+mutants: setup ## faults put into the core, found by the traces of the protocol or the tests of the core
+	@$(BIN)/python -m tests.traces.mutants $(ARGS)
 
 # Keeps what it builds in $TWINLINK_K8S_CACHE, by default ~/.cache/twinlink/k8s; needs Go 1.24 the first time.
 k8s-check: setup ## k8s/ against a private kube-apiserver (built once, 5 to 30 minutes)

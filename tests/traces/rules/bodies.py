@@ -1,0 +1,61 @@
+"""Bodies of frames (section 3 of docs/protocol.md)."""
+
+from tests.traces.script import NODE, OTHER, PEER, PEER_EVENTS, Trace, ack
+
+
+def reads_ack_range() -> Trace:
+    trace = Trace("A sender that makes bundles MUST read it.")
+    trace.up()
+    for _ in range(3):
+        trace.send("f")
+    trace.wait(1)
+    trace.receive("ack_range", "ack/f", of_epoch=NODE, consumed="3", first="0", end="3", t2_ns=str(trace.now_ns))
+    trace.wait(1)
+    trace.nak("f", 3, (0, 3))
+    trace.withholds({"topic": "traffic/f", "kind": "retransmit"}, within_ms=10)  # it has them
+    return trace
+
+
+def reads_bundle() -> Trace:
+    trace = Trace("**Bundle.** Data and retransmit frames of the bundle's epoch")
+    trace.subscribe("f")
+    trace.up()
+    frames = [
+        {"kind": "data", "epoch": PEER, "sequence": str(one), "sent_ns": str(trace.now_ns), "payload_octets": 4}
+        for one in range(3)
+    ]
+    trace.receive("bundle", "traffic/f", frames=frames)
+    trace.delivers(0, 1, 2)
+    trace.transmits(ack("f", 0, 1, 2), within_ms=100)
+    return trace
+
+
+def drops_bundle_of_another_epoch() -> Trace:
+    trace = Trace("**Bundle.** Data and retransmit frames of the bundle's epoch")
+    trace.subscribe("f")
+    trace.up()
+    frames = [{"kind": "data", "epoch": OTHER, "sequence": "0", "sent_ns": str(trace.now_ns), "payload_octets": 4}]
+    trace.receive("bundle", "traffic/f", frames=frames)
+    trace.delivers()
+    trace.reports({"event": "malformed", "reason": "bundle"}, of=("malformed",))
+    return trace
+
+
+def fragment_of_a_fragment() -> Trace:
+    trace = Trace("which has a header of its own and MUST NOT be a fragment.")
+    trace.subscribe("f")
+    trace.up()
+    inner = {"kind": "data", "epoch": PEER, "sequence": "0", "sent_ns": str(trace.now_ns), "payload_octets": 40}
+    fragment = {"kind": "fragment", "epoch": PEER, "sent_ns": str(trace.now_ns), "sequence": "0", "whole": inner}
+    trace.receive("fragment", "traffic/f", sequence="0", octets=104, whole={**fragment, "octets": 72})
+    trace.delivers()
+    trace.reports({"event": "malformed", "reason": "part"}, of=("malformed",))
+    return trace
+
+
+def unknown_members() -> Trace:
+    trace = Trace("Unknown members MUST be ignored.")
+    trace.up(later=[{"version": 2}], another=None)
+    trace.ms -= 1
+    trace.reports({"event": "peer_up", "node": "peer"}, of=PEER_EVENTS)
+    return trace
