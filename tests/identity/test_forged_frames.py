@@ -111,14 +111,14 @@ def test_no_frame_in_the_name_of_another_counts(endpoint: str, tmp_path: Path) -
         whole = frame(Kind.DATA, victim.epoch, 10, NOW, b"forged")
         peer.transport.send(b"traffic/up", frame(Kind.FRAGMENT, peer.epoch, 0, NOW, whole))
         expected = dict.fromkeys(frames, 1) | {"hello": 2}
-        wait_until(lambda: refused(listener) == expected and listener.stats()["malformed"].get("part"))
+        wait_until(lambda: refused(listener) == expected and listener.stats()["malformed"].get("fragment"))
         assert listener.stats()["malformed"]["identity"] == sum(expected.values())
         up.send(b"good")
         up.flush(patience())
         assert [bytes(message.payload) for message in (got.receive(1), got.receive(1)) if message] == [b"good"] * 2
         assert "gnb-1" in listener.peers()
         events = drain(listener)
-        assert {event.reason for event in events if isinstance(event, twinlink.Malformed)} == {"identity", "part"}
+        assert {event.reason for event in events if isinstance(event, twinlink.Malformed)} == {"identity", "fragment"}
         assert [one for one in events if isinstance(one, twinlink.PeerDown) and one.reason != "silent"] == []
 
 

@@ -35,17 +35,7 @@ from twinlink.protocol.frames import (
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
 EPOCH, PEER = 0x0123456789ABCDEF, 0xFEDCBA9876543210
 SENT_NS = 1_790_000_000_123_456_789
-# What a vector calls a kind, where the code has another name for it: the vectors are a format of their own.
-WORDS = {
-    Kind.RETRANSMIT: "again",
-    Kind.NAK: "ask",
-    Kind.ABANDONED: "gone",
-    Kind.FRAGMENT: "part",
-    Kind.FRAGMENT_PROGRESS: "progress",
-    Kind.ACK_RANGE: "ack_row",
-    Kind.REFUSED: "refused",
-}
-KINDS = {WORDS.get(kind, kind.name.lower()): kind for kind in Kind}
+KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
 def described(topic: str, octets: bytes) -> dict[str, Any]:
@@ -53,7 +43,7 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
     kind, epoch, sequence, sent_ns = parse(octets)
     description: dict[str, Any] = {
         "topic": topic,
-        "kind": WORDS.get(kind, kind.name.lower()),
+        "kind": kind.name.lower(),
         "epoch": f"{epoch:016x}",
         "sequence": str(sequence),
         "sent_ns": str(sent_ns),
@@ -85,12 +75,13 @@ def described(topic: str, octets: bytes) -> dict[str, Any]:
         description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
         description |= {"first": str(row.start), "end": str(row.stop), "t2_ns": str(t2_ns)}
     elif kind is Kind.NAK:
-        asked_epoch, known, missing = parse_nak(octets)
-        description["asked_epoch"], description["known"] = f"{asked_epoch:016x}", str(known)
+        nak_epoch, known, missing = parse_nak(octets)
+        description["nak_epoch"], description["known"] = f"{nak_epoch:016x}", str(known)
         description["missing"] = [[str(first), str(end)] for first, end in missing]
     elif kind is Kind.ABANDONED:
-        reason, gone = parse_abandoned(octets)
-        description["why"], description["gone"] = reason.name.lower(), [[str(first), str(end)] for first, end in gone]
+        reason, ranges = parse_abandoned(octets)
+        description["reason"] = reason.name.lower()
+        description["ranges"] = [[str(first), str(end)] for first, end in ranges]
     elif kind is Kind.HELLO:
         description["body"] = json.loads(body)
         Hello.decode(body)
@@ -119,10 +110,10 @@ def composed(description: dict[str, Any]) -> bytes:
         body = ack_range_body(int(description["acked_epoch"], 16), *numbers)
     elif kind is Kind.NAK:
         missing = [(int(first), int(end)) for first, end in description["missing"]]
-        body = nak_body(int(description["asked_epoch"], 16), int(description["known"]), missing)
+        body = nak_body(int(description["nak_epoch"], 16), int(description["known"]), missing)
     elif kind is Kind.ABANDONED:
-        gone = [(int(first), int(end)) for first, end in description["gone"]]
-        body = abandoned_body(AbandonReason[description["why"].upper()], gone)
+        ranges = [(int(first), int(end)) for first, end in description["ranges"]]
+        body = abandoned_body(AbandonReason[description["reason"].upper()], ranges)
     elif kind is Kind.HELLO:
         body = json.dumps(description["body"], separators=(",", ":")).encode()
     else:
@@ -157,29 +148,29 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS + 900_000, ack_body(EPOCH, 41, [record]))),
         "ack-batch": ("ack/spectrum", frame(Kind.ACK, PEER, 8, SENT_NS + 2_000_000, ack_body(EPOCH, 42, later))),
         "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
-        "ack-refused": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
-        "ack-row": (
+        "ack-rejected": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
+        "ack-range": (
             "ack/spectrum",
             frame(
                 Kind.ACK_RANGE, PEER, 12, SENT_NS + 5_000_000, ack_range_body(EPOCH, 46, 46, 396, SENT_NS + 4_900_000)
             ),
         ),
-        "again": ("traffic/spectrum", frame(Kind.RETRANSMIT, EPOCH, 39, SENT_NS, bytes(range(16)))),
+        "retransmit": ("traffic/spectrum", frame(Kind.RETRANSMIT, EPOCH, 39, SENT_NS, bytes(range(16)))),
         "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
         "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
-        "part": ("traffic/spectrum", frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, whole[:40])),
-        "progress": (
+        "fragment": ("traffic/spectrum", frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, whole[:40])),
+        "fragment-progress": (
             "ack/spectrum",
             frame(Kind.FRAGMENT_PROGRESS, PEER, 11, SENT_NS, fragment_progress_body(EPOCH, SENT_NS, 40)),
         ),
         "refused": ("ack/spectrum", frame(Kind.REFUSED, PEER, 0, SENT_NS, refused_body(EPOCH, 46))),
-        "ask": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 46, [(38, 39), (41, 44)]))),
-        "ask-nothing": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 44, []))),
-        "gone": (
+        "nak": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 46, [(38, 39), (41, 44)]))),
+        "nak-of-nothing": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 44, []))),
+        "abandoned": (
             "traffic/spectrum",
             frame(Kind.ABANDONED, EPOCH, 44, SENT_NS, abandoned_body(AbandonReason.EVICTED, [(38, 39), (41, 43)])),
         ),
-        "gone-nothing": (
+        "probe": (
             "traffic/spectrum",
             frame(Kind.ABANDONED, EPOCH, 44, SENT_NS, abandoned_body(AbandonReason.EVICTED, [])),
         ),
@@ -205,17 +196,17 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS, ack_body(EPOCH, 41, []) + b"half a record")),
-        "ack_row": (
+        "ack_range": (
             "ack/spectrum",
             frame(Kind.ACK_RANGE, PEER, 12, SENT_NS, ack_range_body(EPOCH, 46, 396, 396, SENT_NS)),
         ),
-        "ask": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 38, [(37, 39), (39, 40)]))),
-        "gone": (
+        "nak": ("ack/spectrum", frame(Kind.NAK, PEER, 0, SENT_NS, nak_body(EPOCH, 38, [(37, 39), (39, 40)]))),
+        "abandoned": (
             "traffic/spectrum",
             frame(Kind.ABANDONED, EPOCH, 44, SENT_NS, abandoned_body(AbandonReason.EVICTED, [(3, 3)])),
         ),
-        "part": (topic, frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, data + b"one too many")),
-        "progress": (
+        "fragment": (topic, frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, data + b"one too many")),
+        "fragment_progress": (
             "ack/spectrum",
             frame(Kind.FRAGMENT_PROGRESS, PEER, 11, SENT_NS, fragment_progress_body(EPOCH, SENT_NS, 40)[:-1]),
         ),

@@ -132,13 +132,13 @@ class FragmentReassembler:
             return 0
         if len(partial.received) > partial.octets:
             self._discard(key)
-            raise MalformedFrame("part")
+            raise MalformedFrame("fragment")
         if len(partial.received) < partial.octets:
             return len(partial.received)
         self._discard(key)
         whole = memoryview(partial.received).toreadonly()
         if check(whole) is Kind.FRAGMENT or HEADER.unpack_from(whole)[2] != epoch:
-            raise MalformedFrame("part")
+            raise MalformedFrame("fragment")
         return whole
 
     def _start(
@@ -149,7 +149,7 @@ class FragmentReassembler:
         Raises MalformedFrame, FrameTooLong.
         """
         if len(first) < HEADER_OCTETS:
-            raise MalformedFrame("part")
+            raise MalformedFrame("fragment")
         _, length, _, sequence, _ = HEADER.unpack_from(first)
         octets = HEADER_OCTETS + length
         if octets > self._max_frame or length > max_payload:

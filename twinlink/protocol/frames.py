@@ -57,7 +57,7 @@ Records = Sequence[Record] | range  # of either: what an ack says has arrived
 REJECTED = 0  # in place of T2: it arrived, its flow has no subscription there, and no room is left to hold it
 
 # A nak: these ranges of the data sender's messages are missing; all else below ``known`` has arrived or is given up.
-NAK_HEAD = struct.Struct("!QQ")  # asked epoch, known
+NAK_HEAD = struct.Struct("!QQ")  # nak epoch, known
 # An ABANDONED frame: ranges of the sender's own messages that it will not send (any more), and why.  Its header's
 # sequence is the first that has not been sent: it travels behind all that were, so what is not there when it arrives is
 # missing.
@@ -178,10 +178,10 @@ def ack_range_body(acked_epoch: int, consumed: int, first: int, end: int, t2_ns:
 def parse_ack_range(octets: bytes | memoryview) -> tuple[int, int, range, int]:
     """Acked epoch, consumed, the sequences and T2 of an ack range *frame*.  Raises MalformedFrame."""
     if len(octets) != HEADER_OCTETS + ACK_RANGE.size:
-        raise MalformedFrame("ack_row")
+        raise MalformedFrame("ack_range")
     acked_epoch, consumed, first, end, t2_ns = ACK_RANGE.unpack_from(octets, HEADER_OCTETS)
     if not first < end <= MAX_SEQUENCE or end - first > MAX_ACK_RANGE or t2_ns == REJECTED:
-        raise MalformedFrame("ack_row")
+        raise MalformedFrame("ack_range")
     return acked_epoch, consumed, range(first, end), t2_ns
 
 
@@ -192,7 +192,7 @@ def nak_body(nak_epoch: int, known: int, missing: Sequence[tuple[int, int]]) -> 
 
 def parse_nak(octets: bytes | memoryview) -> tuple[int, int, list[tuple[int, int]]]:
     """Asked epoch, known and missing ranges of a nak *frame*.  Raises MalformedFrame."""
-    ranges = _ranges(octets, HEADER_OCTETS + NAK_HEAD.size, "ask")
+    ranges = _ranges(octets, HEADER_OCTETS + NAK_HEAD.size, "nak")
     nak_epoch, known = NAK_HEAD.unpack_from(octets, HEADER_OCTETS)
     return nak_epoch, known, ranges
 
@@ -205,7 +205,7 @@ def fragment_progress_body(epoch: int, sent_ns: int, octets: int) -> bytes:
 def parse_fragment_progress(octets: bytes | memoryview) -> tuple[int, int, int]:
     """Epoch, time and octets of a progress *frame*.  Raises MalformedFrame."""
     if len(octets) != HEADER_OCTETS + FRAGMENT_PROGRESS.size:
-        raise MalformedFrame("progress")
+        raise MalformedFrame("fragment_progress")
     epoch, sent_ns, received = FRAGMENT_PROGRESS.unpack_from(octets, HEADER_OCTETS)
     return epoch, sent_ns, received
 
@@ -217,10 +217,10 @@ def abandoned_body(reason: AbandonReason, ranges: Sequence[tuple[int, int]]) -> 
 
 def parse_abandoned(octets: bytes | memoryview) -> tuple[AbandonReason, list[tuple[int, int]]]:
     """The reason and the ranges of an ABANDONED *frame*.  Raises MalformedFrame."""
-    ranges = _ranges(octets, HEADER_OCTETS + ABANDONED_HEAD.size, "gone")
+    ranges = _ranges(octets, HEADER_OCTETS + ABANDONED_HEAD.size, "abandoned")
     (why,) = ABANDONED_HEAD.unpack_from(octets, HEADER_OCTETS)
     if why not in _REASONS:
-        raise MalformedFrame("gone")
+        raise MalformedFrame("abandoned")
     return AbandonReason(why), ranges
 
 

@@ -35,14 +35,14 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
         ("ack/flow", frame(Kind.ACK, EPOCH, 0, 1, bytes(17))),
         ("ack/flow", frame(Kind.ACK, EPOCH, 0, 1, ack_body(0, 0, [(0, 0, 0)] * (MAX_ACK_RECORDS + 1)))),
     ],
-    "ack_row": [
+    "ack_range": [
         ("ack/flow", frame(Kind.ACK_RANGE, EPOCH, 0, 1, body))
         for body in (
             b"", bytes(39), ack_range_body(0, 0, 3, 3, 1), ack_range_body(0, 0, 3, 4, 0),
             ack_range_body(0, 0, 0, MAX_ACK_RANGE + 1, 1), ack_range_body(0, 0, MAX_SEQUENCE, MAX_SEQUENCE + 1, 1),
         )
     ],
-    "part": [
+    "fragment": [
         ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD[:31])),
         ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD + b"x")),
         ("traffic/flow", frame(Kind.FRAGMENT, EPOCH, 0, 1, frame(Kind.FRAGMENT, EPOCH, 0, 1, GOOD))),
@@ -51,7 +51,7 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
         ("ack/flow", frame(Kind.REFUSED, EPOCH, 0, 1, b"")),
         ("ack/flow", frame(Kind.REFUSED, EPOCH, 0, 1, bytes(17))),
     ],
-    "progress": [
+    "fragment_progress": [
         ("ack/flow", frame(Kind.FRAGMENT_PROGRESS, EPOCH, 0, 1, b"")),
         ("ack/flow", frame(Kind.FRAGMENT_PROGRESS, EPOCH, 0, 1, bytes(25))),
     ],

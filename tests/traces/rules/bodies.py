@@ -49,7 +49,7 @@ def fragment_of_a_fragment() -> Trace:
     fragment = {"kind": "fragment", "epoch": PEER, "sent_ns": str(trace.now_ns), "sequence": "0", "whole": inner}
     trace.receive("fragment", "traffic/f", sequence="0", octets=104, whole={**fragment, "octets": 72})
     trace.delivers()
-    trace.reports({"event": "malformed", "reason": "part"}, of=("malformed",))
+    trace.reports({"event": "malformed", "reason": "fragment"}, of=("malformed",))
     return trace
 
 

@@ -30,6 +30,6 @@ FRAMES_OF_NO_USE = {
     "topic": malformed("topic", topic="traffic/_link", sequence="0", payload_octets=4),
     "ack": malformed("ack", "data", "ack/f", raw_hex="544c0102" + "00000001" + HEX[16:64] + "00"),
     "topic-of-a-hello": malformed("topic", "hello", "traffic/f", sequence="900000000", body={}),
-    "nak": malformed("ask", "data", "ack/f", raw_hex="544c0106" + "00000015" + HEX[16:64] + "00" * 21),
+    "nak": malformed("nak", "data", "ack/f", raw_hex="544c0106" + "00000015" + HEX[16:64] + "00" * 21),
     "hello": malformed("hello", "hello", "traffic/_link", sequence="900000000", body={"node": 1}),
 }
