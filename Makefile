@@ -6,7 +6,7 @@ SOURCES := twinlink apps tests examples benchmarks colosseum
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench comparison faults mutants k8s-check lint image clean
+.PHONY: help setup demo test thorough bench comparison faults mutants k8s-check lint image clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -19,8 +19,11 @@ demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-
 
 # Most tests wait for something, so three go on at a time; more would keep two cores busy, and each other waiting.  The
 # tests of a file or class share what they started.  tests/conftest.py has the order.
-test: setup ## every test
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
+test: setup ## every test but those of `make thorough`
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder -m "not thorough" $(ARGS)
+
+thorough: setup ## the detector on more seeds and scenes than `make test` has time for
+	@$(BIN)/python -m pytest --numprocesses 3 -m thorough $(ARGS)
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run
 	@$(BIN)/python -m benchmarks.goals $(ARGS)

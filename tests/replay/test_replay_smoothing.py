@@ -37,7 +37,7 @@ def test_smoothed_answers_come_in_order_once_and_in_time() -> None:
     assert smoothed == 500
 
 
-@pytest.mark.parametrize("batch", [STEP - 1, STEP, 5 * STEP])
+@pytest.mark.parametrize("batch", [STEP - 1, pytest.param(STEP, marks=pytest.mark.thorough), 5 * STEP])
 def test_smoothing_keeps_up_with_batches(batch: int) -> None:
     detector = Detector(4)
     features = prb_features(subcarrier_power(np.full((batch, 48, 2), 5, np.int16)))
@@ -64,7 +64,11 @@ def filtered(features: PrbFeatures, settle: bool) -> NDArray[np.bool_]:
     "scene",
     [
         pytest.param(Scene(51, interferers=INTERFERER), id="noise"),
-        pytest.param(Scene(51, modulations=(0,), interferers=INTERFERER), id="Gaussian UEs: the HMM restarts"),
+        pytest.param(
+            Scene(51, modulations=(0,), interferers=INTERFERER),
+            id="Gaussian UEs: the HMM restarts",
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             Scene(51, dwell=20, modulations=(2, 4, -2), widths=(0.1, 0.3), delay_spread_ns=30, interferers=INTERFERER),
             id="precoded UEs: all restarts",
