@@ -18,7 +18,7 @@ from .protocol.authentication import new_epoch
 from .protocol.frames import HEADER_OCTETS
 from .protocol.limits import Limits
 from .protocol.receive.flows import MAX_FLOWS
-from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
+from .protocol.send.endpoint import Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
@@ -30,7 +30,7 @@ from .runtime.arguments import (
     check_unchanged,
     checked_thresholds,
 )
-from .runtime.driver import SessionDriver
+from .runtime.driver import URGENT_FLOW, SessionDriver
 from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from ..errors import ConfigurationError
@@ -14,6 +15,7 @@ from . import certificates
 from .folder import Signature, signature
 from .identity import AUTHORITY, CERTIFICATE, PRIVATE_KEY, REVOKED, SECRET, TRUSTED, Identity
 from .public_line import INTERMEDIARIES, Role
+from .roles import may_send
 from .trust_file import TrustedPeer
 
 LOOK_S = 0.2
@@ -160,4 +162,4 @@ class WatchedIdentity:
 
 
 def _authenticated(name: str, role: Role) -> AuthenticatedPeer:
-    return AuthenticatedPeer(name, role, epoch_prefix(name))
+    return AuthenticatedPeer(name, epoch_prefix(name), partial(may_send, role))

@@ -7,14 +7,14 @@ tell to which peer's session a frame belongs, and no peer can lay claim to anoth
 import hashlib
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from .frames import HEADER_OCTETS, HELLO_TOPIC, Frame, Hello, Kind, MalformedFrame
+from .frames import HEADER_OCTETS, Frame, Hello, Kind, MalformedFrame
 
 PREFIX_OCTETS = 4
 EPOCH = slice(8, 8 + PREFIX_OCTETS)  # of a frame: the first half of its epoch
 KIND = 3  # octet of a frame
-CONTROL = b"traffic/control"  # decisions
 
 
 def epoch_prefix(name: str) -> bytes:
@@ -34,19 +34,13 @@ class AuthenticatedPeer:
 
     Attributes:
         name: of its node.
-        role: ``twin`` sends on every flow; ``gnb`` on every flow but ``control``; any other role on none.
         prefix: the first half of its epochs.
+        may_send: whether its role lets it send on a topic.
     """
 
     name: str
-    role: str
     prefix: bytes
-
-    def may_send(self, topic: bytes) -> bool:
-        """Whether its role lets it send on a topic.  Hellos, acks and the like are for every role."""
-        if self.role == "twin" or topic == HELLO_TOPIC or not topic.startswith(b"traffic/"):
-            return True
-        return self.role == "gnb" and topic != CONTROL
+    may_send: Callable[[bytes], bool]
 
 
 class FrameAuthentication:

@@ -22,6 +22,7 @@ that a number is exact as a double of JSON: it stays below 2^53 on a host of any
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from .frames import Hello
 from .limits import MAX_PEERS
@@ -128,8 +129,7 @@ class Peer:
         return self.hello_number > number and self.hello_sent_ns > sent_ns
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTransition:
+class PeerTransition(NamedTuple):
     """A change that senders and the application are told.
 
     Attributes:

@@ -59,8 +59,9 @@ class PeerManager:
         limit_counters: LimitCounters,
         mono_ns: int,
         on_session_end: Callable[[int, int | None], None],
+        urgent_flow: str = "",
     ) -> None:
-        """``on_session_end(epoch, successor)`` is called when a session will not return."""
+        """``on_session_end(epoch, successor)``: a session will not return.  ``urgent_flow``: as for `Session`."""
         self.peers = PeerTable(context.epoch, mono_ns, limits.max_peers)
         self._limit_counters = limit_counters
         self.up: frozenset[int] = frozenset()
@@ -71,6 +72,7 @@ class PeerManager:
             "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
         }
         self.sends_urgent = self.receives_urgent = False
+        self._urgent_flow = urgent_flow
         self._context = context
         self._path = path
         self._node = node
@@ -100,6 +102,10 @@ class PeerManager:
             sender.max_payload = self._longest_payload()
             self.senders[sender.flow] = sender
             self.sends_urgent |= sender.priority == "high"
+
+    def on_flow(self, name: str) -> None:
+        """A flow that is received here has been named first.  May be called by any thread."""
+        self.receives_urgent |= name == self._urgent_flow
 
     # What is known of a session
 
@@ -305,7 +311,7 @@ class PeerManager:
             else:
                 self._on_session_end(peer.epoch, transition.successor)
             self._tell_senders(transition)
-        for peer, reason, successor, ended in map(_fields, transitions):
+        for peer, reason, successor, ended in transitions:
             if reason is None:
                 context.report(ev.PeerUp(context.now_ns, peer.node, peer.epoch))
             elif not ended:
@@ -316,7 +322,7 @@ class PeerManager:
             self.report_losses()
 
     def _tell_senders(self, transition: PeerTransition) -> None:
-        peer, reason, successor, ended = _fields(transition)
+        peer, reason, successor, ended = transition
         with self._lock:
             max_payload = self._longest_payload()
             for sender in self.senders.values():
@@ -393,7 +399,3 @@ class PeerManager:
                     context.report(ev.PeerSlow(context.now_ns, node, epoch, sender.flow, behind))
                 else:
                     context.report(ev.PeerCaughtUp(context.now_ns, node, epoch, sender.flow))
-
-
-def _fields(transition: PeerTransition) -> tuple[Peer, str | None, int | None, bool]:
-    return transition.peer, transition.reason, transition.successor, transition.ended

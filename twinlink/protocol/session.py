@@ -62,11 +62,17 @@ class Session:
         report: Callable[[Event], None],
         mono_ns: int,
         uninterrupted: Callable[[], AbstractContextManager[None]] = nullcontext,
+        urgent_flow: str = "",
     ) -> None:
-        """``call_next(flow)`` calls the flow's handler with the next message of its queue."""
+        """``call_next(flow)`` calls the flow's handler with the next message of its queue.
+
+        ``urgent_flow``: bulk data must not delay its acks for long.
+        """
         context = self._context = Context(epoch, report, uninterrupted)
         self.limit_counters = LimitCounters(context)
-        self.peer_manager = PeerManager(context, path, node, limits, self.limit_counters, mono_ns, self._on_session_end)
+        self.peer_manager = PeerManager(
+            context, path, node, limits, self.limit_counters, mono_ns, self._on_session_end, urgent_flow
+        )
         self.messages = MessageReceiver(
             context,
             self.peer_manager,

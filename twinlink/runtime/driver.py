@@ -20,6 +20,8 @@ from ..transports import Transport
 from .callbacks import CallbackQueue
 from .flow_endpoint import FlowEndpoint
 
+URGENT_FLOW = "control"  # of high priority unless its sender says otherwise
+
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 
@@ -54,6 +56,7 @@ class SessionDriver:
             report=report,
             mono_ns=_monotonic_ns(),
             uninterrupted=DeferSignals,
+            urgent_flow=URGENT_FLOW,
         )
         self._transport = transport
         self._report = report

@@ -6,7 +6,6 @@ from ..context import Context
 from ..frames import FLOW_NAME, MAX_SEQUENCE, MalformedFrame
 from ..limits import LimitCounters
 from ..peers import PeerManager
-from ..send.endpoint import URGENT_FLOW
 from .flow import PeerStream, ReceiveFlow
 from .nak import SelectiveRepeat
 from .window import ReceiveWindow
@@ -52,7 +51,7 @@ class FlowTable:
         receive_flow = self.flows.get(name)
         if receive_flow is None:
             receive_flow = self.flows.setdefault(name, ReceiveFlow(name))  # another thread may be quicker
-            self._peer_manager.receives_urgent |= name == URGENT_FLOW
+            self._peer_manager.on_flow(name)
             self.by_topic.setdefault(f"traffic/{name}".encode(), (receive_flow, f"ack/{name}".encode()))
         return receive_flow
 

@@ -9,7 +9,6 @@ from .loss import Loss, LossLedger
 
 Priority = Literal["high", "normal"]
 Reliability = Literal["repair", "detect"]
-URGENT_FLOW = "control"  # of high priority unless its sender says otherwise
 
 
 class SendEndpoint(Protocol):
