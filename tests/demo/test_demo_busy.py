@@ -47,7 +47,7 @@ def test_an_open_loop_on_a_late_machine_is_not_judged_and_fails_nothing() -> Non
     ]
     text = demo_verdict.text(summary)
     last = text.splitlines()[-1]
-    assert last.startswith("not judged: this machine was too busy to judge the control loop. Over zeromq, all 400 mess")
+    assert last.startswith("not judged: this machine was too busy to judge the whole path. Over zeromq, all 400 messa")
     assert "--pace 0.5" in last
     shares = [line.split()[-1] for line in text.splitlines() if line.startswith("loop not judged")]
     assert shares == ["1"]
@@ -60,6 +60,22 @@ def test_what_is_lost_on_a_late_machine_fails_all_the_same() -> None:
     summary = verdict(run)
     assert (summary["verdict"], summary["exit_code"]) == ("failed", 1)
     assert len(summary["failed"]) == len(summary["unjudged"]) == 1
+
+
+def test_records_that_were_not_sent_while_a_late_twin_counted_as_gone_are_not_judged() -> None:
+    def run(late_ms: int, without_twin: int) -> dict[str, Any]:
+        truth = playout()
+        found = rebuilt(truth, [*range(N - 5)])
+        found.analysed_ns[50:90] += late_ms * MS
+        exporter = {"spectrum": {"sent": N - 5}, "without_twin": without_twin}
+        return verdict(replace(evidence(truth, found), exporter=exporter))
+
+    summary = run(3000, 5)
+    assert (summary["verdict"], summary["exit_code"], summary["failed"]) == ("not judged", 0, [])
+    assert "5 of 400 records were not sent, as the twin had counted as gone" in summary["unjudged"][0]
+    assert "all 395 messages that were sent arrived" in demo_verdict.text(summary)
+    assert run(0, 5)["failed"] == ["zeromq: 5 of 400 messages lost, 5 as no twin was up"]
+    assert run(3000, 2)["failed"] == ["zeromq: 3 of 400 messages lost"]
 
 
 @pytest.mark.parametrize("late_ms", [0, LIMIT_NS // MS - 2])

@@ -32,12 +32,22 @@ def unmet(found: dict[str, Any]) -> list[str]:
 
 
 def unjudged(found: dict[str, Any]) -> list[str]:
-    """What the machine was too busy for: the appearances of the interferer for which the loop would have to close."""
-    return [
-        f"{named(each)}; records were analysed up to {each['late_ns'] / 1e6:,.0f} ms late"
-        for each in found["episodes"]
-        if is_unjudged(each)
-    ]
+    """What the machine was too busy for: to send records, and to close the loop for an interferer."""
+    told = []
+    if count := _held_back(found):
+        text = f"{count} of {found['played']} records were not sent, as the twin had counted as gone; "
+        told.append(text + _late(found["late_ns"]["max"]))
+    return told + [f"{named(each)}; {_late(each['late_ns'])}" for each in found["episodes"] if is_unjudged(each)]
+
+
+def _late(late_ns: int) -> str:
+    return f"records were analysed up to {late_ns / 1e6:,.0f} ms late"
+
+
+def _held_back(found: dict[str, Any]) -> int:
+    """Records that the exporter had no twin for, on a machine so late that one which runs counts as gone."""
+    late = found["late_ns"] is not None and found["late_ns"]["max"] > pace.LIMIT_NS
+    return min(found["without_twin"] or 0, found["lost"] or 0) if late else 0
 
 
 def unneeded(found: dict[str, Any]) -> list[str]:
@@ -82,12 +92,17 @@ def _parts(parts: dict[str, Any]) -> list[str]:
 def _messages(found: dict[str, Any]) -> list[str]:
     ends = ("played", "sent", "received")  # records lost on E3 were played and never sent
     messages = max(found[end] or 0 for end in ends)
-    failed = []
-    for what in ("lost", "duplicated"):
-        if found[what] is None:
-            failed.append(f"it is not known how many messages were {what}: a part left no record")
-        elif found[what]:
-            failed.append(f"{found[what]} of {messages} messages {what}")
+    failed = [
+        f"it is not known how many messages were {what}: a part left no record"
+        for what in ("lost", "duplicated")
+        if found[what] is None
+    ]
+    held_back = _held_back(found)
+    if lost := (found["lost"] or 0) - held_back:
+        not_sent = 0 if held_back else min(found["without_twin"] or 0, lost)
+        failed.append(f"{lost} of {messages} messages lost{f', {not_sent} as no twin was up' if not_sent else ''}")
+    if found["duplicated"]:
+        failed.append(f"{found['duplicated']} of {messages} messages duplicated")
     return failed
 
 

@@ -170,13 +170,14 @@ def answer(summary: dict[str, Any]) -> str:
     """The result of a run that has not failed, in a few sentences."""
     transports = summary["transports"]
     messages = sum(found["received"] for found in transports.values())
+    sent = " that were sent" if any(found["lost"] for found in transports.values()) else ""
     arrived = (
-        f"over {formatting.listed(transports)}, all {messages:,} messages arrived, once, and the twin rebuilt their "
-        "samples bit for bit."
+        f"over {formatting.listed(transports)}, all {messages:,} messages{sent} arrived, once, and the twin rebuilt "
+        "their samples bit for bit."
     )
     if summary["unjudged"]:
         return (
-            f"this machine was too busy to judge the control loop. {arrived[0].upper()}{arrived[1:]} {_advice(summary)}"
+            f"this machine was too busy to judge the whole path. {arrived[0].upper()}{arrived[1:]} {_advice(summary)}"
         )
     episodes = [each for found in transports.values() for each in found["episodes"]]
     times = (f"{ms(found['interferer_on_to_block_ns'])} ({name})" for name, found in transports.items())
