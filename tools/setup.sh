@@ -9,6 +9,7 @@ system_python=/usr/bin/python3 # not the first on PATH: GNU Radio's modules belo
 venv=.venv
 stamp=$venv/ready
 log=$venv/setup.log
+python_mb=170 # what pip fetches, about; measured on Debian 12
 
 # "how to see that it is there | package | why"; the probe, not the package list, decides: an own build of GNU Radio counts.
 needed=(
@@ -25,7 +26,8 @@ useful=(
   "PATH=\$PATH:/usr/sbin command -v mosquitto | mosquitto | MQTT beside the other transports"
 )
 
-say() { printf 'setup: %s\n' "$*" >&2; }
+# shellcheck source=tools/progress.sh
+. tools/progress.sh
 
 stop() {
   say "$@"
@@ -56,6 +58,10 @@ may_install() {
   [ -t 0 ] && [ -t 2 ] && say "sudo is needed for system packages and may ask for your password" && sudo -v
 }
 
+size_mb() { # of the files that apt-get lists with these arguments
+  { LC_ALL=C apt-get "$@" --print-uris -qq 2>>"$log" || :; } | awk '{ octets += $3 } END { printf "%d", octets / 1e6 + 1 }'
+}
+
 install_system_packages() {
   local missing_needed missing_useful start=$SECONDS
   missing_needed=$(absent_packages "${needed[@]}")
@@ -73,13 +79,17 @@ install_system_packages() {
     say "an administrator can add them: $command"
     return 0
   fi
-  local size=""
-  [[ $packages == *gnuradio* ]] && size=" (about 300 MB to fetch, 1.4 GB on disk, 1 to 5 minutes)"
-  say "installing system packages: $packages$size"
+  say "fetching the lists of packages (10 to 50 MB, under a minute at 1 MB/s)"
   as_root apt-get update -qq >>"$log" 2>&1 </dev/null || say "apt-get update reported an error (see $log); trying with what is known"
+  local mb disk=""
   # shellcheck disable=SC2086 # a list of words
-  if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-    -o DPkg::Lock::Timeout=300 $packages >>"$log" 2>&1 </dev/null; then
+  mb=$(size_mb install --no-install-recommends $packages)
+  [[ $packages == *gnuradio* ]] && disk=", then 1.4 GB to unpack (1 to 5 min)"
+  say "installing system packages: $packages"
+  say "$(to_fetch "$mb")$disk"
+  # shellcheck disable=SC2086
+  if ! as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get install -y -qq --no-install-recommends \
+    -o DPkg::Lock::Timeout=300 -o APT::Status-Fd=1 $packages 2>>"$log" </dev/null | show_apt "$mb"; then
     tail -n 15 "$log" >&2
     stop "apt-get could not install these packages; the lines above say why (all of it: $log). By hand: $command"
   fi
@@ -95,9 +105,9 @@ install_python_packages() {
     "$system_python" -m venv --system-site-packages "$venv" >>"$log" 2>&1 ||
       stop "$system_python -m venv failed: $(tail -n 3 "$log")"
   fi
-  say "installing Python packages into $venv/ (at most 100 MB to fetch, 20 s to 2 minutes)"
-  if ! PIP_USER=0 "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-    --editable '.[dev,replay]' --constraint constraints.txt >>"$log" 2>&1 </dev/null; then
+  say "installing Python packages into $venv/: about $(to_fetch "$python_mb"), then 20 s to 2 min to install"
+  if ! PIP_USER=0 "$venv/bin/python" -m pip install --progress-bar off --no-input --disable-pip-version-check \
+    --editable '.[dev,replay]' --constraint constraints.txt 2>>"$log" </dev/null | show_pip "$python_mb"; then
     tail -n 15 "$log" >&2
     stop "pip could not install the Python packages; the lines above say why (all of it: $log). Is the network there?"
   fi
@@ -112,6 +122,7 @@ unpack() { # PACKAGE PROGRAM TEST...: for the tests, into .venv/PACKAGE; install
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null && return 0
   [ -n "$(find "$folder" -name "$program" -type f -perm -u+x 2>/dev/null)" ] && return 0
   mkdir -p "$folder"
+  say "fetching $program for $tests: $(to_fetch "$(size_mb download "$package")")"
   if (cd "$folder" && apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb . && rm "$package"_*.deb) >>"$log" 2>&1; then
     "$(find "$folder" -name "$program" -type f)" --version >>"$log" 2>&1 && return 0
   fi

@@ -20,7 +20,7 @@ def playout() -> Playout:
     level = np.where(interferer & blocked, 400, np.where(ue & ~blocked, 40, 4)).repeat(12, axis=1)
     samples = np.round(rng.normal(size=(N, PRBS * 12, 2)) * level[..., None]).astype(np.int16)
     played_ns = np.arange(N) * PERIOD_NS
-    return Playout(samples, ue & ~blocked, interferer, blocked, ue & blocked, played_ns)
+    return Playout(samples, ue & ~blocked, interferer, blocked, ue & blocked, played_ns, PERIOD_NS)
 
 
 def rebuilt(truth: Playout, rows: list[int] | None = None) -> Rebuilt:

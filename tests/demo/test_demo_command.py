@@ -163,7 +163,7 @@ def test_a_damaged_record_is_named(played: tuple[Path, dict[str, Any]], start: S
 
 def begun(start: Start, out: Path) -> tuple[Run, dict[str, int]]:
     """A demo that has the interferer on the air, and the process ids of its parts."""
-    run = start("demo", "--out", str(out), "--transports", "zeromq", "--seconds", "60")
+    run = start("demo", "--out", str(out), "--transports", "zeromq", "--seconds", "60", "--pace", "1")
     run.wait_for("interferer on PRBs")
     pids = {name: int(re.findall(rf"{title} is process (\d+)", run.err)[0]) for name, title in PARTS.items()}
     return run, pids
@@ -235,7 +235,8 @@ def test_parts_do_not_outlive_a_demo_that_is_killed(start: Start, tmp_path: Path
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--seconds", "0"], ["--seconds", "x"], ["--transports", ""], ["--transports", "zeromq,zeromq"],
+    [["--seconds", "0"], ["--seconds", "x"], ["--pace", "0"], ["--pace", "1.5"],
+     ["--transports", ""], ["--transports", "zeromq,zeromq"],
      ["--transports", "carrier-pigeon"], ["--transports", "memory"]],
 )  # fmt: skip
 def test_bad_arguments(arguments: list[str], start: Start, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_perfect_run_passes() -> None:
 
 @pytest.mark.parametrize(
     ("strong", "waived", "why"),
-    [(False, "weak", "1 weaker than 6 dB over the noise"), (True, "short", "1 shorter than 1 s")],
+    [(False, "weak", "1 weaker than 6 dB over the noise"), (True, "short", "1 shorter than 1 s as recorded")],
 )
 def test_an_interferer_that_need_not_be_blocked_is_counted_apart_with_the_reason(
     strong: bool, waived: str, why: str
@@ -148,18 +148,9 @@ def test_an_open_loop_is_not_passed() -> None:
     summary = verdict(found)
     assert summary["exit_code"] == 1
     assert summary["failed"] == [
-        "zeromq: the loop did not close for the interferer on PRBs 3-4 from record 100: the block was not installed"
+        "zeromq: the loop stayed open for the interferer on PRBs 3-4 at 1.00 s (record 100): "
+        "the block was not installed"
     ]
-
-
-def test_a_stalled_machine_is_noted_and_asks_no_block() -> None:
-    truth = playout()
-    truth.played_ns[150:] += 500 * MS
-    found = evidence(truth, rebuilt(truth))
-    found.events["emulator"].append({"event": "done", "time_ns": 0, "late_max_ms": 500.0})
-    (episode,) = episodes(found)
-    assert not episode.required
-    assert "500 ms late" in verdict(found)["notes"][0]
 
 
 def test_a_part_that_died_is_worse_than_what_is_missing_by_it() -> None:

@@ -1,21 +1,26 @@
 """``twinlink-replay`` as a process; this process is the gNB's side of the link."""
 
+import argparse
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from twinlink_replay.__main__ import _wait
 
 import twinlink
 from tests.replay.evaluate import scores
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
+from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
@@ -203,6 +208,52 @@ def test_it_ends_when_no_record_arrives(endpoint: str, replay: Any) -> None:
         play(gnb, HEARD, count=1)
         assert twin.end()[0] == 0
     assert [(event["reason"], event["records"]) for event in twin.events("summary")] == [("idle", 1)]
+
+
+def test_records_that_wait_to_be_analysed_are_no_silence() -> None:
+    """On a busy machine, analysing what has arrived takes longer than --idle."""
+    counted = {"waiting": 0, "malformed": 0}
+    twin: Any = SimpleNamespace(last_ns=1, records=1, analysing=True, done=threading.Event())
+    source, observer = SimpleNamespace(stats=lambda: counted), SimpleNamespace(error=None)
+    flowgraph: Any = SimpleNamespace(source=source, observer=observer)
+    given = argparse.Namespace(idle=0.05, count=None)
+    ended: list[str] = []
+    waiting = threading.Thread(target=lambda: ended.append(_wait(given, threading.Event(), twin, flowgraph, Pulse())))
+    waiting.start()
+    waiting.join(0.3)
+    assert ended == []
+    counted["waiting"], twin.analysing = 1, False
+    waiting.join(0.3)
+    assert ended == []
+    counted["waiting"] = 0
+    waiting.join(patience())
+    assert ended == ["idle"]
+
+
+def test_a_replay_that_is_ended_amid_a_backlog_leaves_whole_files_and_says_what_it_left_out(
+    endpoint: str, replay: Any
+) -> None:
+    heard = hear(Scene(n_prbs=273, n_records=100), 31)
+    payloads = [
+        Spectrum(samples, 273, 30_000, 3.6192e9, time.time_ns(), e3={"timestamp": k + 1}).encode()
+        for k, samples in enumerate(heard.samples)
+    ]
+    twin = replay("--listen", endpoint)
+    with twinlink.open("zeromq", connect=endpoint) as gnb:
+        gnb.wait_ready(patience())
+        sender = gnb.sender("spectrum")
+        for k in range(1500):  # seconds of analysis, more than there is time for at the end
+            sender.send(payloads[k % 100])
+        sender.flush(patience())
+        twin.process.send_signal(signal.SIGINT)
+        code, text = twin.end()
+    assert code == 0
+    (summary,) = twin.events("summary")
+    rows = {len(array) for array in np.load(twin.out / "observations.npz").values()}
+    assert rows == {summary["records"]}
+    assert (twin.out / "rebuilt.sigmf-data").stat().st_size == summary["records"] * heard.samples[0].nbytes
+    assert summary["waiting"] <= 1500 - summary["records"]
+    assert ("not analysed" in text) == (summary["waiting"] > 0)
 
 
 def test_a_killed_peer_and_its_return_are_logged(endpoint: str, replay: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from twinlink.errors import TwinlinkError
 
-KILL_AFTER_S = 10.0  # a process must end within 2 s of SIGTERM; this allows for a busy machine
+KILL_AFTER_S = 30.0  # a process must end within 2 s of SIGTERM; this allows for a busy machine
 LAST_LINES = 8
 
 

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .evidence import Evidence, Playout, prb_power
+from .evidence import Evidence, Playout, Times, prb_power
+from .lateness import late_ns
+from .pace import LIMIT_NS
 from .score import on_air
 
+# Durations are those of the recording: at half its pace they take twice as long.
 STRONG_DB = 6.0  # an interferer with this INR, and ...
-LONG_NS = 1_000_000_000  # ... this duration must be blocked, ...
-STALL_NS = 250_000_000  # ... unless the playout stalled for longer than this between two records
+LONG_NS = 1_000_000_000  # ... this duration must be blocked; with a record that is more than LIMIT_NS late, it may be
 WEAK, SHORT, STALLED = "weak", "short", "stalled"
 FREE_SHARE = 0.05  # of the cells freed by the block in which the twin may still see energy
 FREE_CELLS = 20  # least number of freed cells for a verdict
@@ -27,9 +29,12 @@ class Episode:
         prbs: covered by the interferer.
         first_record, end_record: as played, half open.
         on_ns: time at which its first record was played.
+        at_ns: from the start of the playout until then.
         duration_ns: up to its last record.
+        late_ns: the greatest lateness of a record (`lateness`) in which it, or the effect of its block, is to be seen.
         inr_db: its power above the floor in cells without a UE, None without such cells.
-        waived: why it need not be blocked: `WEAK`, `SHORT` or `STALLED`; None if it must be.
+        waived: why it need not be blocked: `WEAK`, `SHORT`, or `STALLED` (that failed, and the machine was late); None
+            if it must be.
         proposed_ns: when the twin first proposed a block of all its PRBs, or None.
         installed_ns: when the gNB acknowledged a block of all of them, or None.
         applied_record: the first record played with all of them blocked, or None.
@@ -44,7 +49,9 @@ class Episode:
     first_record: int
     end_record: int
     on_ns: int
+    at_ns: int
     duration_ns: int
+    late_ns: int
     inr_db: float | None
     waived: str | None
     proposed_ns: int | None
@@ -58,7 +65,7 @@ class Episode:
 
     @property
     def required(self) -> bool:
-        """Whether the loop must close for it: it is strong and long enough, and was played without a stall."""
+        """Whether the loop must close for it: it is strong and long enough, and the machine kept pace."""
         return self.waived is None
 
     @property
@@ -77,8 +84,8 @@ def episodes(evidence: Evidence) -> list[Episode]:
     playout = evidence.playout
     if playout is None or not len(playout.played_ns):
         return []
-    power = prb_power(playout.samples)
-    return [_episode(evidence, playout, power, *which) for which in _rectangles(playout)]
+    power, late = prb_power(playout.samples), late_ns(playout, evidence.rebuilt)
+    return [_episode(evidence, playout, power, late, *which) for which in _rectangles(playout)]
 
 
 def _rectangles(playout: Playout) -> list[tuple[tuple[int, ...], int, int]]:
@@ -96,7 +103,13 @@ def _rectangles(playout: Playout) -> list[tuple[tuple[int, ...], int, int]]:
 
 
 def _episode(
-    evidence: Evidence, playout: Playout, power: NDArray[np.float32], prbs: tuple[int, ...], first: int, end: int
+    evidence: Evidence,
+    playout: Playout,
+    power: NDArray[np.float32],
+    late: Times,
+    prbs: tuple[int, ...],
+    first: int,
+    end: int,
 ) -> Episode:
     on_ns = int(playout.played_ns[first])
     over_ns = int(playout.played_ns[end]) if end < len(playout.played_ns) else None
@@ -110,21 +123,25 @@ def _episode(
     applied = int(first + obeyed[0]) if len(obeyed) else None
     inr_db = _inr_db(playout, power, prbs, first, end)
     cells, busy = _freed(evidence, playout, prbs, end)
-    end_seen_ns = None if over_ns is None else _end_seen(evidence, wanted, over_ns)
+    end_seen_ns = None if over_ns is None else _end_seen(evidence, wanted, over_ns, round(SOON_NS / playout.pace))
     works = end_seen_ns is not None or (cells >= FREE_CELLS and busy <= FREE_SHARE * cells)
-    steady = int(np.diff(playout.played_ns[first : end + 1]).max(initial=0)) <= STALL_NS
     # An interferer hides the cells under it, and the twin reports its end with a delay: at the end of a run neither
     # can be observed.
-    unseen = over_ns is None or int(playout.played_ns[-1]) - over_ns < LONG_NS
+    unseen = over_ns is None or int(playout.played_ns[-1]) - over_ns < LONG_NS / playout.pace
     effect_seen = works or (None if unseen else False)
+    latest_ns = int(late[first : end + AFTER_RECORDS].max())
+    closed = installed_ns is not None and applied is not None and effect_seen is not False
+    machine_late = latest_ns > LIMIT_NS and not closed
     return Episode(
         prbs=prbs,
         first_record=first,
         end_record=end,
         on_ns=on_ns,
+        at_ns=on_ns - int(playout.played_ns[0]),
         duration_ns=last_ns - on_ns,
+        late_ns=latest_ns,
         inr_db=inr_db,
-        waived=_waived(inr_db, last_ns - on_ns, steady),
+        waived=_waived(inr_db, (end - first) * playout.period_ns * playout.pace, machine_late),
         proposed_ns=proposed_ns,
         installed_ns=installed_ns,
         applied_record=applied,
@@ -132,14 +149,14 @@ def _episode(
         freed_busy=busy,
         end_seen_ns=end_seen_ns,
         effect_seen=effect_seen,
-        closed=installed_ns is not None and applied is not None and effect_seen is not False,
+        closed=closed,
     )
 
 
-def _waived(inr_db: float | None, duration_ns: int, steady: bool) -> str | None:
+def _waived(inr_db: float | None, duration_ns: float, machine_late: bool) -> str | None:
     if inr_db is not None and inr_db < STRONG_DB:
         return WEAK
-    return SHORT if duration_ns < LONG_NS else None if steady else STALLED
+    return SHORT if duration_ns < LONG_NS else STALLED if machine_late else None
 
 
 def _first(events: list[dict[str, Any]], key: str, begin_ns: int, end_ns: int) -> int | None:
@@ -172,9 +189,9 @@ def _freed(evidence: Evidence, playout: Playout, prbs: tuple[int, ...], end: int
     return int(free.sum()), int((free & seen).sum())
 
 
-def _end_seen(evidence: Evidence, wanted: set[int], over_ns: int) -> int | None:
+def _end_seen(evidence: Evidence, wanted: set[int], over_ns: int, soon_ns: int) -> int | None:
     """When the twin first reported, soon after the end, no interference on these PRBs."""
     for event in evidence.named("replay", "interference", "interference-ended"):
-        if over_ns <= event["time_ns"] <= over_ns + SOON_NS and not wanted & set(event.get("prbs", ())):
+        if over_ns <= event["time_ns"] <= over_ns + soon_ns and not wanted & set(event.get("prbs", ())):
             return int(event["time_ns"])
     return None

@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from twinlink.transports import transport_class
 
 from . import flows
 from .child_process import ChildFailed
-from .folder import Folder
+from .folder import Folder, TransportFolder
+from .pace import RECORDED, may_be_slower
 from .progress import Progress
 from .session import Plan, Session, Stop
 
@@ -39,6 +40,7 @@ class Settings:
         recording: what to play.
         secure: whether both sides have identities.
         overwrite: whether an earlier demo in the folder gives way.
+        pace: of the recorded pace; None: that, or a slower one where the first seconds of a transport are late.
     """
 
     out: Path
@@ -47,6 +49,7 @@ class Settings:
     recording: Path
     secure: bool = False
     overwrite: bool = False
+    pace: float | None = None
 
 
 def run(settings: Settings, stop: Stop) -> dict[str, Any]:
@@ -82,19 +85,32 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
         run.add_cell(cell)
     facts = run.content["demo"]
     write_arrays(folder.truth, {"ue": recording.ue})
+    pace, slowed = settings.pace or RECORDED, None
     for name in settings.transports:
-        plan = Plan(name, recording, loops, settings.secure)
-        session = Session(plan, folder.transport(name), stop, progress)
-        progress.begin(name, plan.seconds)
+        may_slow = settings.pace is None and may_be_slower(pace)
+        session = Session(
+            Plan(name, recording, loops, settings.secure, pace, may_slow), folder.transport(name), stop, progress
+        )
+        progress.begin(name, session.plan.seconds, pace)
         failure = None
         try:
             session.run()
+            while session.slower is not None:
+                pace, slowed = session.slower, _slowed(session)
+                session = _again(session, folder.transport(name), stop, progress, slowed)
+                session.run()
         except ChildFailed as error:
             failure = {"part": error.part, "reason": error.reason, "last_lines": error.last_lines}
             progress.result(f"{name}: {error}")
         finally:
-            facts["transports"][name] = {"exit_codes": session.ended, "failure": failure,
-                                         "interrupted": session.interrupted}  # fmt: skip
+            facts["transports"][name] = {
+                "exit_codes": session.ended,
+                "failure": failure,
+                "interrupted": session.interrupted,
+                "pace": session.plan.pace,
+                "slowed": slowed,
+                "load_1min": round(os.getloadavg()[0], 2),
+            }
             facts["interrupted"] = stop.requested
             flows.add(run, name, session.records, _wrong(failure, session.interrupted))
             run.content["complete"] = all(cell["status"] == "done" for cell in run.content["cells"])
@@ -102,6 +118,24 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
             run.save()
         if failure or stop.requested:
             return
+
+
+def _slowed(session: Session) -> str:
+    """Why a slower pace was chosen."""
+    plan = session.plan
+    late = f"the twin was {session.late_ns / 1e6:,.0f} ms late after the first seconds of {plan.transport}"
+    return f"played at {session.slower:g} of the recorded pace, as {late} at {plan.pace:g}"
+
+
+def _again(session: Session, files: TransportFolder, stop: Stop, progress: Progress, why: str) -> Session:
+    """The session again, at the slower pace."""
+    pace = session.slower or RECORDED
+    plan = replace(session.plan, pace=pace, may_slow=may_be_slower(pace))
+    progress.result(f"{plan.transport} is {why}; --pace {RECORDED:g} forces the recorded pace")
+    files.clear()
+    files.path.mkdir(exist_ok=True)
+    progress.begin(plan.transport, plan.seconds, plan.pace, again=True)
+    return Session(plan, files, stop, progress)
 
 
 def _content(settings: Settings, recording: Recording, loops: int) -> dict[str, Any]:
@@ -123,6 +157,7 @@ def _content(settings: Settings, recording: Recording, loops: int) -> dict[str, 
                 "record_period_ns": recording.period_ns,
                 "loops": loops,
                 "secure": settings.secure,
+                "pace": "recorded, or slower on a busy machine" if settings.pace is None else settings.pace,
                 "n_prbs": recording.grid.n_prbs,
                 "scs_hz": recording.grid.scs_hz,
                 "centre_hz": recording.grid.centre_hz,

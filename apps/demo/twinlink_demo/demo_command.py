@@ -10,9 +10,12 @@ from pathlib import Path
 from twinlink.appkit import convert, outputs
 from twinlink.appkit.console import Output, Stop, log, wrapped, writing
 
+from . import pace
+
 EXAMPLES = """
 twinlink demo  # a minute; the report is in demo-out/
 twinlink demo --transports zenoh --seconds 60 --out run1
+twinlink demo --pace 0.5  # half as fast, for a busy machine
 twinlink demo --secure  # over encrypted links, with signed decisions
 twinlink demo --recording capture.sigmf-meta --json
 """
@@ -34,7 +37,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=22.0,
         metavar="S",
-        help="least time to play for each transport; whole rounds of the recording are played",
+        help="least time to play for each transport, at the recorded pace; whole rounds of the recording are played",
+    )
+    parser.add_argument(
+        "--pace",
+        type=_pace,
+        metavar="FACTOR",
+        help=f"of the recorded pace, {pace.LEAST:g} to 1; if not given, the recorded one, or a slower one where the "
+        "first seconds run late",
     )
     parser.add_argument(
         "--recording", type=Path, metavar="FILE", help="another SigMF recording than examples/recordings/uplink-106prb"
@@ -53,12 +63,22 @@ def run(given: argparse.Namespace) -> int:
 
     transports, recording = tuple(given.transports.split(",")), given.recording or example()
     out, overwrite = given.out or OUT, given.overwrite or given.out is None
-    settings = demo.Settings(out, transports, given.seconds, recording, given.secure, overwrite)
+    settings = demo.Settings(out, transports, given.seconds, recording, given.secure, overwrite, given.pace)
     with writing(out), Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, wrapped(verdict.text(summary)))
     log("twinlink demo", f"report: {out / 'report.html'}")
     return int(summary["exit_code"])
+
+
+def _pace(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not pace.LEAST <= value <= pace.RECORDED:
+        raise argparse.ArgumentTypeError(f"a factor from {pace.LEAST:g} to 1 is expected, not {text!r}")
+    return value
 
 
 def _seconds(text: str) -> float:

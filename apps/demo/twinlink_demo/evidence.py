@@ -34,6 +34,8 @@ class Playout:
         ue, interferer, blocked: bool, ``(records, n_prbs)``; ``ue`` without blocked cells.
         freed: likewise: a UE would transmit there without the block.
         played_ns: Unix time of each record.
+        period_ns: time between two records by the schedule.
+        pace: of the recorded pace: 0.5 is half as fast.
     """
 
     samples: NDArray[np.int16]
@@ -42,6 +44,8 @@ class Playout:
     blocked: Cells
     freed: Cells
     played_ns: Times
+    period_ns: float
+    pace: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,14 @@ class Evidence:
         return None
 
 
-def load(folder: TransportFolder, ue: Cells) -> Evidence:
-    """Read a transport's folder; ``ue``, ``(records, n_prbs)``, is the truth of the recording that was played."""
+def load(folder: TransportFolder, ue: Cells, pace: float = 1.0) -> Evidence:
+    """Read a transport's folder.
+
+    Args:
+        folder: of the transport.
+        ue: the truth of the recording that was played, ``(records, n_prbs)``.
+        pace: at which it was played.
+    """
     events = {}
     for part in PARTS:
         log = folder.log(part)
@@ -109,10 +119,10 @@ def load(folder: TransportFolder, ue: Cells) -> Evidence:
     with contextlib.suppress(OSError, ValueError, RecursionError):
         exporter = json.loads(folder.exporter_summary.read_text(encoding="utf-8"))
     n_prbs = ue.shape[1]
-    return Evidence(_playout(folder.playout, ue), _rebuilt(folder.rebuilt, n_prbs), events, exporter, n_prbs)
+    return Evidence(_playout(folder.playout, ue, pace), _rebuilt(folder.rebuilt, n_prbs), events, exporter, n_prbs)
 
 
-def _playout(folder: Path, ue: Cells) -> Playout | None:
+def _playout(folder: Path, ue: Cells, pace: float) -> Playout | None:
     try:
         played: Recording = read(folder / "heard.sigmf-meta")
         found = read_arrays(folder / "heard.npz", numbers=("played_ns",), flags=("blocked",))
@@ -122,7 +132,8 @@ def _playout(folder: Path, ue: Cells) -> Playout | None:
     if blocked.shape != played.ue.shape or blocked.shape[1] != ue.shape[1]:
         return None
     freed = blocked & ue[np.arange(len(blocked)) % len(ue)]
-    return Playout(played.samples, played.ue, played.interferer > 0, blocked, freed, played_ns)
+    interferer, period_ns = played.interferer > 0, played.period_ns / pace
+    return Playout(played.samples, played.ue, interferer, blocked, freed, played_ns, period_ns, pace)
 
 
 def _rebuilt(folder: Path, n_prbs: int) -> Rebuilt | None:

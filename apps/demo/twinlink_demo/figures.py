@@ -121,7 +121,7 @@ def _all(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) ->
             age,
             "Age of information",
             "How long ago the gNB played the newest record that the twin has analysed. It grows by itself and drops "
-            "with each record; a record comes every "
+            "with each record; at the recorded pace one comes every "
             f"{summary['configuration']['record_period_ns'] / 1e6:g} ms.",
         ),
         Drawn(

@@ -8,20 +8,21 @@ from typing import Any
 from twinlink.measure import formatting, table
 from twinlink.prbs import format_prbs
 
-from . import verdict
+from . import requirements, verdict
 from .figures import Drawn
 from .flows import FLOWS
 from .verdict import ROWS, ms, yes
 
 CSS = """
-:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
+:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a;
+        --doubt: #a65300; }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: #fff;
        font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
 h3 { margin: 1.4rem 0 .3rem; font-size: 1.05rem; }
 .verdict { display: inline-block; padding: .2rem .8rem; border-radius: 1rem; color: #fff; font-weight: 600; }
-.passed { background: var(--good); } .failed { background: var(--bad); }
+.passed { background: var(--good); } .failed { background: var(--bad); } .doubtful { background: var(--doubt); }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
          font-size: .9rem; white-space: nowrap; }
@@ -34,22 +35,23 @@ figcaption, .soft { color: var(--soft); font-size: .9rem; }
 pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
 """
 
+KINDS = {verdict.PASSED: "passed", verdict.NOT_JUDGED: "doubtful"}
 
 WORDS = """<p class="soft">Precision: share of detections that are true; recall: share of the interferer that was
 detected. Loop closed: the block was installed and applied, and the twin saw its effect; in how many of the
 appearances of the interferer that required a block, and in how many others. Round-trip time: from sending a record to
 its acknowledgement. Age of information: age of the newest record that the twin has analysed; it peaks just before the
-next one. Stale, out of sync: how often that age exceeded 0.5 s and 2 s, or too many records were missing.</p>"""
+next one. Stale, out of sync: how often that age exceeded 0.5 s and 2 s, or too many records were missing. Due to
+analysed: from when the schedule has a record played until the twin has analysed it.</p>"""
 
 
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
     when = datetime.fromtimestamp(summary["started_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    passed = summary["verdict"] == "passed"
+    kind = KINDS.get(summary["verdict"], "failed")
     body = [
         "<h1>twinlink demo</h1>",
-        f'<p><span class="verdict {"passed" if passed else "failed"}">{escape(summary["verdict"])}</span> '
-        f'<span class="soft">{when}</span></p>',
+        f'<p><span class="verdict {kind}">{escape(summary["verdict"])}</span> <span class="soft">{when}</span></p>',
         _told(summary),
         "<p>What was run: a RAN emulator plays a recorded uplink on its E3 interface; the exporter sends each symbol "
         "over the link to a GNU Radio flowgraph, which rebuilds the spectrum, finds the interferer and has its PRBs "
@@ -76,11 +78,13 @@ def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -
 
 
 def _told(summary: dict[str, Any]) -> str:
-    """The result, or the unmet requirements, and notes on the figures."""
+    """The result, then the failures, what was not judged, and remarks, each under its title."""
     shown = "" if summary["failed"] else verdict.answer(summary)
-    told = summary["failed"] + summary["notes"]
-    items = "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
-    return (f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>\n" if shown else "") + items
+    parts = [f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>"] if shown else []
+    for title, told in reversed(verdict.findings(summary)):
+        items = "".join(f"<li>{escape(text)}</li>" for text in told)
+        parts.append(f"<h3>{escape(title)}</h3>\n<ul>{items}</ul>")
+    return "\n".join(parts)
 
 
 def _table(summary: dict[str, Any]) -> str:
@@ -142,7 +146,11 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
 def _closed(episode: dict[str, Any]) -> str:
     if episode["closed"]:
         return "yes" if episode["effect_seen"] else "yes; the run ended too soon to see the effect"
-    return yes(False) if episode["required"] else f"no, not required: {verdict.WAIVED[episode['waived']]}"
+    why = episode["open_because"]
+    if episode["required"]:
+        return f"{yes(False)}: {why}"
+    waived = requirements.WAIVED[episode["waived"]]
+    return f"not judged: {waived}; {why}" if requirements.is_unjudged(episode) else f"no, not required: {waived}; {why}"
 
 
 def _flows(results: dict[str, Any]) -> str:

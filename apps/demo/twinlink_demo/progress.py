@@ -52,14 +52,15 @@ class Progress:
                 self._live.stop()
             self._live = None
 
-    def begin(self, transport: str, seconds: float) -> None:
-        """A transport's run begins, and plays for that long."""
-        self._number += 1
+    def begin(self, transport: str, seconds: float, pace: float = 1.0, again: bool = False) -> None:
+        """A transport's run begins, ``again`` at another pace, and plays for that long."""
+        self._number += not again
         self._head = f"{transport} ({self._number} of {self._total})"
         self._seconds, self._played, self._begin_ns = seconds, 0.0, None
         self._states, self._last = {}, {}
         self._story.clear()
-        self._say(f"{self._head}: {seconds:.0f} s of uplink spectrum")
+        slower = "" if pace == 1 else f", at {pace:g} of the recorded pace"
+        self._say(f"{self._head}: {seconds:.0f} s of uplink spectrum{slower}")
 
     def phase(self, text: str) -> None:
         """Set the current phase."""

@@ -14,6 +14,7 @@ from twinlink.measure import results
 from . import evidence, figures, page, verdict
 from .flows import cell_id
 from .folder import Folder
+from .pace import RECORDED
 
 
 def write(path: Path, out: Path | None = None) -> dict[str, Any]:
@@ -27,7 +28,10 @@ def write(path: Path, out: Path | None = None) -> dict[str, Any]:
     """
     facts, ue = _facts(path)
     measured, rows = results.tabulate(path, out)
-    found = {name: evidence.load(Folder(path).transport(name), ue) for name in facts["transports"]}
+    found = {
+        name: evidence.load(Folder(path).transport(name), ue, fact.get("pace", RECORDED))
+        for name, fact in facts["transports"].items()
+    }
     sent = {name: rows[cell_id(name, "spectrum")].sent for name in found}
     summary = verdict.summarise(facts, found, sent)
     derived = Folder(out or path)

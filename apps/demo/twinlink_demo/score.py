@@ -81,6 +81,7 @@ def counts(playout: Playout | None, rebuilt: Rebuilt | None, exporter: dict[str,
     """Messages of flow ``spectrum``.
 
     ``lost``: sent and not received by the twin, or played and not exported; None without a record of either side.
+    ``without_twin``: not exported, as no twin was up.
     """
     sent = exporter.get("spectrum", {}).get("sent")
     unique = received = None
@@ -96,4 +97,5 @@ def counts(playout: Playout | None, rebuilt: Rebuilt | None, exporter: dict[str,
         "lost": max(ends) - unique if ends and unique is not None else None,
         "duplicated": None if received is None or unique is None else received - unique,
         "acknowledged": exporter.get("spectrum", {}).get("acknowledged"),
+        "without_twin": exporter.get("without_twin"),
     }

@@ -16,9 +16,10 @@ from twinlink.process.ports import free_ports
 from . import flows
 from .child_process import ChildProcess
 from .folder import TransportFolder
+from .pace import FirstSeconds
 
-START_S = 60.0  # GNU Radio's first import from a cold disk
-LATE_S = 30.0  # how late the playout may be before it counts as stuck
+START_S = 180.0  # GNU Radio's first import from a cold disk, on a busy machine
+STUCK_S = 30.0  # how late the playout may be, and how long the twin may analyse nothing, before it counts as stuck
 IDLE_S = 5.0  # the twin ends when it has every record, or after so long without one
 LOOK_S = 0.1
 DRAIN_S = 0.5  # after an interrupted playout, for records in flight
@@ -58,12 +59,21 @@ class Plan:
         recording: what the emulator plays.
         loops: number of times to play it.
         secure: whether exporter and replay have identities.
+        pace: of the recorded pace.
+        may_slow: whether the session ends early where the machine does not keep the pace.
     """
 
     transport: str
     recording: Recording
     loops: int
     secure: bool = False
+    pace: float = 1.0
+    may_slow: bool = False
+
+    @property
+    def period_ns(self) -> float:
+        """Time between two records."""
+        return self.recording.period_ns / self.pace
 
     @property
     def records(self) -> int:
@@ -73,26 +83,34 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Time to play them."""
-        return self.records * self.recording.period_ns / 1e9
+        return self.records * self.period_ns / 1e9
 
 
 class Session:
     """Runs a plan; the processes write their files into a folder.
 
     Attributes:
+        plan: as given.
         ended: exit code of each process, once all have ended.
         interrupted: whether Ctrl-C ended the playout early.
         records: the processes' records of each message.
+        slower: the pace to play at instead, where the first seconds were late and ended the session; else None.
+        late_ns: how late the twin was then.
     """
 
     def __init__(self, plan: Plan, folder: TransportFolder, stop: Stop, observer: Observer) -> None:
         self.ended: dict[str, int] = {}
         self.interrupted = False
         self.records: flows.Tables = {}
-        self._plan, self._folder, self._stop, self._observer = plan, folder, stop, observer
+        self.slower: float | None = None
+        self.late_ns = 0
+        self.plan = plan
+        self._folder, self._stop, self._observer = folder, stop, observer
         self._parts: dict[str, ChildProcess] = {}
         self._seen: dict[str, set[str]] = {}
         self._playing_since: float | None = None
+        self._begin_ns = 0  # Unix time of record 0
+        self._first_seconds = FirstSeconds(plan.period_ns)
 
     def run(self) -> None:
         """Run the session.  Raises ChildFailed, after the other processes have ended cleanly."""
@@ -107,7 +125,7 @@ class Session:
             shutil.rmtree(private, ignore_errors=True)
 
     def _play(self, private: Path) -> None:
-        plan, folder = self._plan, self._folder
+        plan, folder = self.plan, self._folder
         endpoint = f"tcp/127.0.0.1:{free_ports(PORTS)}"
         e3 = [f"--{name}=ipc://{private}/{name}" for name in ("setup", "to-dapp", "from-dapp")]
         grid = plan.recording.grid
@@ -125,19 +143,24 @@ class Session:
                           "replay", "did not meet the exporter"):  # fmt: skip
             return
         self._observer.phase("starting the RAN emulator")
-        play = ["--recording", str(plan.recording.path), f"--loop={plan.loops}", "--heard", str(folder.playout)]
+        play = ["--recording", str(plan.recording.path), f"--loop={plan.loops}", f"--pace={plan.pace:g}"]
+        play += ["--heard", str(folder.playout)]
         self._start("emulator", "twinlink_ran_emulator", [*play, *e3])
         if not self._wait(lambda: "playing" in self._seen["emulator"], "exporter", "did not subscribe"):
             return
         self._observer.phase("playing")
         self._playing_since = time.monotonic()
-        if not self._wait(lambda: "done" in self._seen["emulator"], "emulator", "did not play everything",
-                          plan.seconds + LATE_S):  # fmt: skip
+        if not self._wait(self._played_or_late, "emulator", "did not play everything", plan.seconds + STUCK_S):
+            return
+        if "done" not in self._seen["emulator"]:
+            self.slower = self._first_seconds.slower(plan.pace)
+            self.late_ns = self._first_seconds.least_late_ns or 0
             return
         self._observer.phase("waiting for the twin to have everything")
         self._playing_since = None
         replay = self._parts["replay"]
-        self._wait(lambda: replay.exit_code is not None, "replay", "did not end", LATE_S + IDLE_S, may_end="replay")
+        self._wait(lambda: replay.exit_code is not None, "replay", "did not end", STUCK_S + IDLE_S, may_end="replay",
+                   progress=self._analysed)  # fmt: skip
         if replay.exit_code not in (None, 0, 1):  # 1: records are missing, which the verdict reports
             raise replay.failed(f"failed (exit code {replay.exit_code})")
 
@@ -147,14 +170,34 @@ class Session:
         self._parts[name] = part
         self._observer.event(name, {"time_ns": time.time_ns(), "event": "process", "pid": part.pid})
 
+    def _played_or_late(self) -> bool:
+        if self.plan.may_slow and self._begin_ns:
+            since_ns = time.time_ns() - self._begin_ns  # before the file is looked at: it may have grown since
+            self._first_seconds.look(since_ns, self._analysed())
+            if self._first_seconds.late:
+                return True
+        return "done" in self._seen["emulator"]
+
+    def _analysed(self) -> int:
+        """How many records the twin has written, which it does when it has analysed them."""
+        file = self._folder.rebuilt / "rebuilt.sigmf-data"
+        return file.stat().st_size // self.plan.recording.samples[0].nbytes if file.exists() else 0
+
     def _wait(
-        self, done: Callable[[], bool], part: str, problem: str, seconds: float = START_S, may_end: str | None = None
+        self,
+        done: Callable[[], bool],
+        part: str,
+        problem: str,
+        seconds: float = START_S,
+        may_end: str | None = None,
+        progress: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Wait until ``done``; False if Ctrl-C came first.
 
-        Raises ChildFailed if a process other than ``may_end`` ends, or, naming ``part``, if it takes too long.
+        Raises ChildFailed if a process other than ``may_end`` ends, or, naming ``part``, if it takes too long without
+        ``progress``.
         """
-        end = time.monotonic() + seconds
+        end, before = time.monotonic() + seconds, progress()
         while not done():
             if self._stop.wait(LOOK_S):
                 self.interrupted = True
@@ -163,6 +206,8 @@ class Session:
             for name, each in self._parts.items():
                 if name != may_end:
                     each.check()
+            if (now := progress()) != before:
+                end, before = time.monotonic() + seconds, now
             if time.monotonic() > end and not done():
                 raise self._parts[part].failed(f"{problem} within {seconds:.0f} s")
         return True
@@ -171,10 +216,12 @@ class Session:
         news = [(event["time_ns"], name, event) for name, part in self._parts.items() for event in part.events()]
         for _, name, event in sorted(news, key=lambda item: item[0]):
             self._seen[name].add(event["event"])
+            if event["event"] == "playing":
+                self._begin_ns = event["time_ns"]
             self._observer.event(name, event)
         self._observer.parts({name: _state(part) for name, part in self._parts.items()})
         if self._playing_since is not None:
-            self._observer.played(min(time.monotonic() - self._playing_since, self._plan.seconds))
+            self._observer.played(min(time.monotonic() - self._playing_since, self.plan.seconds))
 
     def _end(self) -> None:
         """Stop the processes, in the direction of the data."""

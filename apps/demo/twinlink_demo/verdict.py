@@ -1,6 +1,5 @@
-"""The summary of a demo: every figure, the requirements, and the verdict."""
+"""The summary of a demo: every figure, and the verdict."""
 
-import signal
 from collections import Counter
 from typing import Any
 
@@ -8,28 +7,23 @@ import numpy as np
 
 from twinlink.measure import formatting
 from twinlink.measure.records import Table
-from twinlink.prbs import format_prbs
 
-from . import control_loop, freshness, score
-from .child_process import how_it_ended
+from . import control_loop, freshness, lateness, open_loop, pace, requirements, score
 from .evidence import Evidence
-from .folder import PARTS
+from .requirements import WAIVED
 
 FORMAT, VERSION = "twinlink-demo-summary", 1
 MET, NOT_MET, PART_FAILED = 0, 1, 2
+PASSED, FAILED, BROKEN_OFF, NOT_JUDGED = "passed", "failed", "broken off", "not judged"
 ON_ITS_WAY_NS = 1_000_000_000
-LATE_MS = 100.0
-WAIVED = {
-    control_loop.WEAK: f"weaker than {control_loop.STRONG_DB:g} dB over the noise",
-    control_loop.SHORT: f"shorter than {control_loop.LONG_NS / 1e9:g} s",
-    control_loop.STALLED: "played with a stall",
-}
+REMARKED_NS = 100_000_000  # lateness from which on a remark says that the machine was busy
 
 
 def summarise(facts: dict[str, Any], evidence: dict[str, Evidence], sent: dict[str, Table]) -> dict[str, Any]:
     """The summary (docs/demo.md) of a run, from run.json, each transport's files, and its messages of ``spectrum``."""
     transports = {name: _transport(found, facts["transports"][name], sent[name]) for name, found in evidence.items()}
     failed = [f"{name}: {text}" for name, found in transports.items() for text in found["failed"]]
+    unjudged = [f"{name}: {text}" for name, found in transports.items() for text in found["unjudged"]]
     broken = any(facts["transports"][name]["failure"] for name in facts["transports"])
     left_out = [name for name in facts["configuration"]["transports"] if name not in transports]
     failed += [f"{name}: did not run" for name in left_out]
@@ -39,10 +33,15 @@ def summarise(facts: dict[str, Any], evidence: dict[str, Evidence], sent: dict[s
     return {
         "format": FORMAT,
         "format_version": VERSION,
-        "verdict": {MET: "passed", NOT_MET: "failed", PART_FAILED: "broken off"}[code],
+        "verdict": {MET: NOT_JUDGED if unjudged else PASSED, NOT_MET: FAILED, PART_FAILED: BROKEN_OFF}[code],
         "exit_code": code,
         "failed": failed,
-        "notes": [note for name in evidence for note in _notes(name, evidence[name])],
+        "unjudged": unjudged,
+        "notes": [
+            note
+            for name, found in transports.items()
+            for note in _notes(name, evidence[name], found, facts["transports"][name])
+        ],
         **{key: facts[key] for key in ("started_ns", "ended_ns", "configuration", "versions", "system")},
         "transports": transports,
     }
@@ -52,7 +51,9 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
     playout, rebuilt = evidence.playout, evidence.rebuilt
     messages = score.counts(playout, rebuilt, evidence.exporter)
     samples = {"compared": 0, "different": 0, "records_not_played": 0, "bit_identical": None}
-    detection = occupancy = prompt = one_way = age = None
+    detection = occupancy = prompt = one_way = age = late = None
+    if playout is not None:
+        late = freshness.spread(lateness.late_ns(playout, rebuilt))
     if rebuilt is not None:
         one_way = freshness.spread(freshness.one_way_ns(rebuilt))
         if playout is not None:
@@ -62,16 +63,16 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
             occupancy = score.occupancy(playout, rebuilt).as_dict()
             age = freshness.age_summary(playout, rebuilt)
     rtt = freshness.spread(sent["rtt_ns"][sent["acknowledged"]])
-    episodes = control_loop.episodes(evidence)
-    blocking = np.array([time for each in episodes if (time := each.time_to_block_ns) is not None], np.int64)
+    loops = control_loop.episodes(evidence)
+    blocking = np.array([time for each in loops if (time := each.time_to_block_ns) is not None], np.int64)
     to_block = freshness.spread(blocking)
-    decisions = _decisions(evidence)
+    episodes = [each.as_dict() | {"open_because": open_loop.reason(evidence, each)} for each in loops]
     found: dict[str, Any] = {
         **messages,
         "bit_identical": samples["bit_identical"],
         "detection_precision": detection and detection["precision"],
         "detection_recall": detection and detection["recall"],
-        "loop_closed": any(each.closed for each in episodes) and all(each.closed for each in episodes if each.required),
+        "loop_closed": requirements.loop_closed(episodes),
         "interferer_on_to_block_ns": to_block and to_block["p50"],
         "rtt_p50_ns": rtt and rtt["p50"],
         "rtt_p99_ns": rtt and rtt["p99"],
@@ -79,17 +80,19 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
         "detection": detection,
         "detection_prompt": prompt,
         "occupancy": occupancy,
-        "decisions": decisions,
+        "decisions": _decisions(evidence, late["max"] if late else 0),
         "time_to_block_ns": to_block,
         "rtt_ns": rtt,
         "one_way_ns": one_way,
         "clock_offset_ns": _clock_offset(evidence.exporter),
         "age_ns": age,
+        "pace": fact.get("pace", 1.0),
+        "late_ns": late,
         "sync": _sync(evidence),
-        "episodes": [each.as_dict() for each in episodes],
+        "episodes": episodes,
         "parts": {"exit_codes": fact["exit_codes"], "failure": fact["failure"], "interrupted": fact["interrupted"]},
     }
-    return {**found, "failed": _unmet(found, episodes)}
+    return {**found, "failed": requirements.unmet(found), "unjudged": requirements.unjudged(found)}
 
 
 def _clock_offset(exporter: dict[str, Any]) -> dict[str, Any] | None:
@@ -105,8 +108,8 @@ def _sync(evidence: Evidence) -> dict[str, Any] | None:
     return ended and {**ended, "stale": states.count("stale"), "out_of_sync": states.count("out-of-sync")}
 
 
-def _decisions(evidence: Evidence) -> dict[str, int]:
-    """The twin's decisions, renewals included, and their results; the last may be unanswered."""
+def _decisions(evidence: Evidence, late_ns: int) -> dict[str, int]:
+    """The twin's decisions, renewals included, and their results; the last may be unanswered, by how late it was."""
     proposed = evidence.named("replay", "proposed")
     results = evidence.named("replay", "block-result")
     end_ns = max((event["time_ns"] for event in evidence.events["replay"]), default=0)
@@ -118,76 +121,28 @@ def _decisions(evidence: Evidence) -> dict[str, int]:
     return {
         "proposed": len(proposed),
         "answered": len(proposed) - len(open_ns),
-        "unanswered": sum(time_ns < end_ns - ON_ITS_WAY_NS for time_ns in open_ns),
+        "unanswered": sum(time_ns < end_ns - ON_ITS_WAY_NS - late_ns for time_ns in open_ns),
         "rejected": sum(result["status"] == "rejected" for result in results),
     }
 
 
-def _notes(name: str, evidence: Evidence) -> list[str]:
-    """Notes on the figures."""
-    late_ms = max((event["late_max_ms"] or 0 for event in evidence.named("emulator", "done")), default=0)
-    if late_ms < LATE_MS:
-        return []
-    return [
-        f"{name}: records were played up to {late_ms:.0f} ms late: this machine was busy, which shows in every time"
-    ]
+def _notes(name: str, evidence: Evidence, found: dict[str, Any], fact: dict[str, Any]) -> list[str]:
+    """Remarks on the figures, which fail nothing."""
+    told = []
+    if fact.get("slowed"):
+        told.append(f"{fact['slowed']}; --pace 1 forces the recorded pace")
+    late_ns = part_of(found, "late_ns", "max") or 0
+    if evidence.playout is not None and late_ns > REMARKED_NS:
+        played_ns = int(lateness.played_late_ns(evidence.playout).max(initial=0))
+        text = f"records were played up to {played_ns / 1e6:,.0f} ms and analysed up to {late_ns / 1e6:,.0f} ms after "
+        told.append(f"{text}they were due: this machine was busy{_load(fact)}, which shows in every time")
+    told += requirements.unneeded(found)
+    return [f"{name}: {text}" for text in told]
 
 
-def _unmet(found: dict[str, Any], episodes: list[control_loop.Episode]) -> list[str]:
-    """The unmet requirements, in words."""
-    failed = []
-    failure = found["parts"]["failure"]
-    if found["parts"]["interrupted"] and not found["played"]:
-        return ["nothing was played"]
-    if failure:
-        failed.append(f"the {failure['part']} {failure['reason']}")
-    expected = {("replay", 1)}  # records are missing: counted below
-    if failure or found["parts"]["interrupted"]:  # stopped before it could handle the signal
-        expected |= {(part, -signal.SIGTERM) for part in PARTS}
-    for part, code in found["parts"]["exit_codes"].items():
-        if code and not (failure and failure["part"] == part) and (part, code) not in expected:
-            failed.append(f"the {part} did not end cleanly: {how_it_ended(code)}")
-    ends = ("played", "sent", "received")  # records lost on E3 were played and never sent
-    messages = max(found[end] or 0 for end in ends)
-    for what in ("lost", "duplicated"):
-        if found[what] is None:
-            failed.append(f"it is not known how many messages were {what}: a part left no record")
-        elif found[what]:
-            failed.append(f"{found[what]} of {messages} messages {what}")
-    samples = found["samples"]
-    if samples["bit_identical"] is None:
-        without = "the emulator left no record of its playout" if found["played"] is None else "there are none"
-        failed.append(f"the rebuilt samples could not be compared: {without}")
-    elif not samples["bit_identical"]:
-        text = f"{samples['different']} of {samples['compared']} rebuilt samples differ from what the gNB heard"
-        if samples["records_not_played"]:
-            text += f", {samples['records_not_played']} records were never played"
-        failed.append(text)
-    decisions = found["decisions"]
-    if decisions["unanswered"]:
-        failed.append(f"{decisions['unanswered']} of {decisions['proposed']} decisions were not answered")
-    if not found["loop_closed"]:
-        failed.append(_open(found, episodes))
-    return failed
-
-
-def _open(found: dict[str, Any], episodes: list[control_loop.Episode]) -> str:
-    if found["played"] is None:
-        return "it is unknown whether the loop closed: the emulator left no record of its playout"
-    if not episodes:
-        return "the loop did not close: no interferer was played; are its annotations labelled 'interferer'?"
-    for each in episodes:
-        if each.required and not each.closed:
-            where = f"the loop did not close for the interferer on PRBs {format_prbs(each.prbs)}"
-            where += f" from record {each.first_record}"
-            if each.proposed_ns is None:
-                return f"{where}: the twin asked for no block"
-            if each.installed_ns is None:
-                return f"{where}: the block was not installed"
-            if each.applied_record is None:
-                return f"{where}: the gNB did not apply the block"
-            return f"{where}: the twin saw neither free PRBs nor the interferer's end"
-    return "the loop did not close: no interferer was blocked, and none was strong and long enough to have to be"
+def _load(fact: dict[str, Any]) -> str:
+    """The load average at the end of a transport's run."""
+    return f" (load average {fact['load_1min']:g})" if "load_1min" in fact else ""
 
 
 def text(summary: dict[str, Any]) -> str:
@@ -198,23 +153,45 @@ def text(summary: dict[str, Any]) -> str:
         lines.append("".join([f"{'':32}", *(f"{name:>14}" for name in names)]))
         for title, cell in ROWS:
             lines.append("".join([f"{title:32}", *(f"{cell(summary['transports'][name]):>14}" for name in names)]))
-    lines += [f"note: {text}" for text in summary["notes"]]
+    for title, told in findings(summary):
+        lines += ["", f"{title}:", *(f"  {text}" for text in told)]
+    lines += [""] * (len(lines) > 0)
     lines.append(f"{summary['verdict']}: {answer(summary)}" if not summary["failed"] else summary["verdict"])
-    lines += [f"  {text}" for text in summary["failed"]]
     return "\n".join(lines)
 
 
+def findings(summary: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """Remarks, what was not judged, and failures, each with its title; those that there are."""
+    found = (("Remarks", "notes"), ("Not judged, as this machine was too busy", "unjudged"), ("Failures", "failed"))
+    return [(title, summary[key]) for title, key in found if summary[key]]
+
+
 def answer(summary: dict[str, Any]) -> str:
-    """The result of a passed run, in a few sentences."""
+    """The result of a run that has not failed, in a few sentences."""
     transports = summary["transports"]
     messages = sum(found["received"] for found in transports.values())
+    sent = " that were sent" if any(found["lost"] for found in transports.values()) else ""
+    arrived = (
+        f"over {formatting.listed(transports)}, all {messages:,} messages{sent} arrived, once, and the twin rebuilt "
+        "their samples bit for bit."
+    )
+    if summary["unjudged"]:
+        return (
+            f"this machine was too busy to judge the whole path. {arrived[0].upper()}{arrived[1:]} {_advice(summary)}"
+        )
     episodes = [each for found in transports.values() for each in found["episodes"]]
     times = (f"{ms(found['interferer_on_to_block_ns'])} ({name})" for name, found in transports.items())
     return (
-        f"over {formatting.listed(transports)}, all {messages:,} messages arrived, once, and the twin rebuilt their "
-        f"samples bit for bit. {_blocked(episodes)}, {formatting.listed(times)} after its first record in the median."
+        f"{arrived} {_blocked(episodes)}, {formatting.listed(times)} after its first record in the median."
         f"{_unseen(episodes)}{_not_required(episodes)}"
     )
+
+
+def _advice(summary: dict[str, Any]) -> str:
+    """How to get a judgement."""
+    slowest = min(found["pace"] for found in summary["transports"].values())
+    slower = f"play slower (--pace {slowest / 2:g}), or " if slowest / 2 >= pace.LEAST else ""
+    return f"To judge it, {slower}run the demo again when the machine has less to do."
 
 
 def _blocked(episodes: list[dict[str, Any]]) -> str:
@@ -266,7 +243,8 @@ def _closed(found: dict[str, Any]) -> str:
 
 
 def _share_closed(found: dict[str, Any], required: bool) -> str:
-    episodes = [each for each in found["episodes"] if each["required"] == required]
+    judged = (each for each in found["episodes"] if not requirements.is_unjudged(each))
+    episodes = [each for each in judged if each["required"] == required]
     return f"{sum(each['closed'] for each in episodes)} of {len(episodes)}"
 
 
@@ -279,6 +257,7 @@ def part_of(found: dict[str, Any], *path: str) -> Any:
 
 
 ROWS: tuple[tuple[str, Any], ...] = (
+    ("pace, of the recorded one", lambda found: f"{found['pace']:g}"),
     ("messages sent", lambda found: number(found["sent"])),
     ("messages received", lambda found: number(found["received"])),
     ("lost / duplicated", lambda found: f"{number(found['lost'])} / {number(found['duplicated'])}"),
@@ -289,6 +268,7 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("occupied PRBs: recall", lambda found: number(part_of(found, "occupancy", "recall"), "{:.4f}")),
     ("loop closed, where required", _closed),
     ("loop closed, where not required", lambda found: _share_closed(found, required=False)),
+    ("loop not judged (machine busy)", lambda found: number(sum(map(requirements.is_unjudged, found["episodes"])))),
     ("interferer on to block (median)", lambda found: ms(found["interferer_on_to_block_ns"])),
     ("interferer on to block (worst)", lambda found: ms(part_of(found, "time_to_block_ns", "max"))),
     ("round-trip time p50", lambda found: ms(found["rtt_p50_ns"])),
@@ -296,6 +276,7 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("one-way delay p50", lambda found: ms(part_of(found, "one_way_ns", "p50"))),
     ("one-way delay p99", lambda found: ms(part_of(found, "one_way_ns", "p99"))),
     ("age of information, mean", lambda found: ms(part_of(found, "age_ns", "mean"))),
+    ("due to analysed (worst)", lambda found: ms(part_of(found, "late_ns", "max"))),
     ("age of information, peak p99", lambda found: ms(part_of(found, "age_ns", "peak", "p99"))),
     (
         "twin stale / out of sync, times",

@@ -81,7 +81,7 @@ def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
         axes[2].plot(times, 100 * _smooth(mask.mean(axis=1)), color=colour, lw=2.4 if colour == UE else 0.9,
                      label=label, zorder=1 if colour == UE else 2)  # fmt: skip
     axes[2].set(ylabel="PRBs in use (%)", xlabel="time (s)", ylim=(0, None), xlim=(0, _seconds(playout)))
-    axes[2].set_title("Occupancy, mean of 0.1 s")
+    axes[2].set_title("Occupancy, mean of 10 records")
     axes[2].grid(alpha=0.25)
     _legend(axes[2], axes[2].get_legend_handles_labels()[0])
     write(figure, path)

@@ -138,6 +138,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
+    counted["waiting"] += twin.left_out
     if ledger:  # after the link is closed, which waits for acks
         with writing(given.records):
             ledger.write(given.records)
@@ -172,6 +173,8 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
     if counted["malformed"]:
         text += f", {counted['malformed']} that cannot be decoded: {SPECTRUM_ADVICE}"
+    if counted["waiting"]:
+        text += f", at least {counted['waiting']} that had arrived when it ended and were not analysed"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
     text += f"; out of sync {twin.out_of_sync} times"
     journal.event(
@@ -214,9 +217,14 @@ def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgr
             return "failure"
         if twin.done.is_set() or (given.count and twin.records + counted["malformed"] >= given.count):
             return "count"
-        if given.idle and arrived_ns and time.monotonic_ns() - arrived_ns > given.idle * 1e9:
+        silent_s = 0.0 if arrived_ns is None or counted["waiting"] or twin.analysing else _seconds_since(arrived_ns)
+        if given.idle and silent_s > given.idle:
             return "idle"
     return "signal"
+
+
+def _seconds_since(mono_ns: int) -> float:
+    return (time.monotonic_ns() - mono_ns) / 1e9
 
 
 EXAMPLES = """

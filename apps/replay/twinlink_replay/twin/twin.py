@@ -49,6 +49,7 @@ class Twin:
         foreign: number of records of another session or carrier than those that are followed.
         proposed, installed, rejected: number of PRB blocks and of their results.
         refused_results: number of results that do not come from a trusted exporter.
+        left_out: number of records that had arrived when `finish` was called, and were not analysed.
         last_ns: monotonic time of the last record, None before the first.
         out_of_sync: how often the records became out of sync.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
@@ -75,6 +76,7 @@ class Twin:
         self.refused_results = 0
         self.out_of_sync = 0
         self.free_ranges = FreeRanges()
+        self.left_out = 0
         self.last_ns: int | None = None
         self.done = threading.Event()
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
@@ -90,16 +92,27 @@ class Twin:
         self._controller: Controller | None = None
         # Keeps decisions in order: results and changes of sync arrive on the link's thread.
         self._lock = threading.Lock()
+        self._analysis = threading.Lock()  # held by the flowgraph's thread in `add`, and by `finish`
+        self._finishing = False
+
+    @property
+    def analysing(self) -> bool:
+        """Whether records are being analysed: on a busy machine those of one `add` take seconds."""
+        return self._analysis.locked()
 
     def add(self, records: list[Record]) -> None:
         """Analyse records from the flowgraph, in order."""
-        self.last_ns = time.monotonic_ns()
-        if self._count is not None:
-            records = records[: self._count - self.records]
-        for start in range(0, len(records), BATCH):
-            self._analyse(records[start : start + BATCH])
-        if self._count is not None and self.records >= self._count:
-            self.done.set()
+        with self._analysis:
+            if self._count is not None:
+                records = records[: self._count - self.records]
+            for start in range(0, len(records), BATCH):
+                if self._finishing:
+                    self.left_out += len(records) - start
+                    return
+                self.last_ns = time.monotonic_ns()
+                self._analyse(records[start : start + BATCH])
+            if self._count is not None and self.records >= self._count:
+                self.done.set()
 
     def _analyse(self, records: list[Record]) -> None:
         if self._detector is None:
@@ -336,8 +349,10 @@ class Twin:
                 self._propose(block)
 
     def finish(self) -> None:
-        """Smooth the buffered records, and write the files."""
-        if self._recording:
-            if self._detector:
-                self._recording.add_smoothed(self._detector.finish())
-            self._recording.close()
+        """Smooth the buffered records, and write the files, once the batch at hand is analysed; no other one is."""
+        self._finishing = True
+        with self._analysis:
+            if self._recording:
+                if self._detector:
+                    self._recording.add_smoothed(self._detector.finish())
+                self._recording.close()
