@@ -11,7 +11,7 @@ from twinlink.measure.formatting import decimal, grouped, listed, payload
 from twinlink.process.host_name import host_name
 
 from ..appkit import linking
-from ..appkit.console import rendered
+from ..appkit.console import rendered, wrapped
 from ..process.text import on_one_line, printable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def seen_from_here(listening: bool, peers: list[dict[str, Any]]) -> str:
             node, count = on_one_line(peer["node"]), peer["unseen"]
             more = "1 more peer, whose messages go" if count == 1 else f"{count} more peers, whose messages go"
             text += f" {node} hears {more} to it alone."
-    return text
+    return wrapped(text)
 
 
 def tables(record: dict[str, Any]) -> str:
