@@ -32,6 +32,12 @@ SIGNED = signed_payload.UNSIGNED_HEAD.pack(b"tS", 1, b"k" * 8, b"a" * 16, 1, 2, 
 JSON = b'{"snr_db":21.5}'
 
 
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another than that of the user."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
 SHOWN = [
     (npy.encode(np.arange(3, dtype=np.float32)), "array", "array float32 (3,): 0 1 2"),
     (npy.encode(np.full((4, 4), 1 - 2j)), "array", "array complex128 (4, 4): " + "1-2j " * 8 + "..."),
@@ -93,11 +99,8 @@ def test_a_table_that_is_too_long_for_the_terminal_says_so(monkeypatch: pytest.M
     assert fitted("1\n2\n3\n4\n5").splitlines() == ["1", "2", "3", "... 2 more lines; `twinlink list` shows all"]
 
 
-def test_list_and_top_from_one_end(
-    start: Start, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_list_and_top_from_one_end(start: Start, endpoint: str) -> None:
     """What the listener sends is seen, also a flow at rest; of what a connector sends only that there is one."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with (
         twinlink.open("zeromq", listen=endpoint, node="gnb-1") as gnb,
         twinlink.open("zeromq", connect=endpoint, node="twin-1") as twin,

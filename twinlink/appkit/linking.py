@@ -58,7 +58,8 @@ def add_link_options(
         listens: the default side of the command; None: it has no default.
         other: what the peer is called in the help.
         node: the default name of this side.
-        host: the command that listens at the positional argument HOST, short for ``--connect``; None: there is none.
+        host: the command, or another program, that listens at the positional argument HOST, short for ``--connect``;
+            None: there is none.
     """
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
@@ -71,13 +72,14 @@ def add_link_options(
         help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
     )
     if host is not None:
+        program = f"`{host}`" if host.startswith("twinlink ") else host
         side.add_argument(
             "connect",
             nargs="?",
             type=_connect_to,
             metavar="HOST",
             default=CONNECT if listens is False else None,
-            help=f"short for --connect: HOST or HOST:PORT where `{host}` listens; default port {PORT}",
+            help=f"short for --connect: HOST or HOST:PORT where {program} listens; default port {PORT}",
         )
     add_joining_options(parser, other=other, node=node)
 

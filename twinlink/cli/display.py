@@ -79,11 +79,16 @@ class Display(Generic[T]):
                     return
                 item, octets = self._items.popleft()
                 self._octets -= octets
-                note = self._note()
+                note, dropped = self._note(), self.dropped
+            began_s = time.monotonic()
+            text = self._text_of(item)
+            took_s = time.monotonic() - began_s
             try:
-                self._write(note + self._text_of(item))
+                self._write(note + text)
             except OSError as error:  # the terminal is gone
                 self.failed = error
+            if self.dropped > dropped:  # more lines would only take time from the thread that receives
+                time.sleep(took_s)
 
     def _note(self) -> str:
         """A line that tells what was dropped since the last one, at most once in `TELL_S`; empty without any."""

@@ -31,8 +31,9 @@ class FlowFinder:
             if not is_pattern(name) and name not in self._seen:
                 self._seen.add(name)
                 found(name)
-        errors = link._transport.internal_errors
-        GuardedThread(self._run, f"{link.node}-flows", errors, again=lambda: not link.closed).start()
+        if any(map(is_pattern, self._patterns)):
+            errors = link._transport.internal_errors
+            GuardedThread(self._run, f"{link.node}-flows", errors, again=lambda: not link.closed).start()
 
     def _run(self) -> None:
         while not self._link.closed:

@@ -10,7 +10,7 @@ While it looks it is a peer like others: it counts for `wait_ready`, and acknowl
 import argparse
 
 from ..appkit import convert, linking
-from ..appkit.console import DONE, Output, Stop, log
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 from . import known_flows, looking
 from .observer import Observer
 
@@ -52,4 +52,4 @@ def run(given: argparse.Namespace) -> int:
     )
     if observer.uncounted:
         log(_NAME, f"{observer.uncounted} messages of further flows are not in the table")
-    return DONE
+    return DONE if record["peers"] else NOT_MET

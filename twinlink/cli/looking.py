@@ -22,6 +22,8 @@ UNKNOWN = "-"
 
 def open_link(given: argparse.Namespace, command: str) -> Link:
     """Open the link that only looks.  Its name tells the peers what it is, and is new each time."""
+    from rich import console, table  # noqa: F401  (what takes long to load, before peers wait for this one)
+
     if given.node is None and given.identity is None:
         given.node = f"{command}-{host_name()}-{os.getpid()}-{secrets.token_hex(2)}"
     return linking.open_link(given)

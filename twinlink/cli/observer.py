@@ -67,7 +67,9 @@ class Observer:
             return
         row.messages += 1
         row.octets += len(message.payload)
-        row.sent, row.newest_sent_ns, row.size = message.sequence + 1, message.sent_ns, len(message.payload)
+        if message.sequence >= row.sent:  # else it comes late
+            row.sent, row.newest_sent_ns = message.sequence + 1, message.sent_ns
+        row.size = len(message.payload)
         if row.head is None:
             row.head = bytes(message.payload[:HEAD_OCTETS])
 

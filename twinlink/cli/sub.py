@@ -135,6 +135,9 @@ class _Subscriber:
         self.missing = 0
         self.display: Display[Message] | None = None
         if is_terminal() and not given.output and (given.json or given.print != "none"):
+            import numpy as np  # noqa: F401  (what takes long to load, before peers wait for this one)
+            from rich import cells  # noqa: F401
+
             self.display = Display(lambda message: _octets_of(given, message, for_terminal=True).decode())
 
     def is_done(self, stop: Stop) -> bool:

@@ -1,7 +1,8 @@
 """Show who is on a link and its flows, or what a program sends and receives, refreshed: rate, loss, age by flow.
 
 tcp/HOST:PORT is the endpoint of a link: it is joined, and what can be seen from there is shown, as `twinlink list`
-does; nothing special need run at the other side.
+does; nothing special need run at the other side.  While it looks it is a peer like others: it counts for `wait_ready`,
+and acknowledges what it receives.
 
 http://HOST:PORT is the --http of a program (twinlink-exporter, twinlink-replay, twinlink pong, or one of yours,
 docs/monitoring.md), which knows both directions and the round trips.  The age of a flow is known there where the
