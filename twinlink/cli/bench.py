@@ -27,7 +27,8 @@ twinlink bench 10.0.0.5                 # `twinlink pong` runs there
 twinlink bench 10.0.0.5 --transport zenoh --size 1MB --time 10
 twinlink bench twin:7447 --json         # for a script
 """
-_RETENTION = 16 * 1024 * 1024  # octets that wait here at most, so that the end does not wait for many
+_RETENTION = 16 * 1024 * 1024  # octets that are kept here at most
+_AHEAD_S, _AHEAD_OCTETS = 1.0, 256 * 1024  # unacknowledged at most: what the path takes in that time, at least so much
 _SMALL_OCTETS = 64
 _IDLE_MESSAGES, _IDLE_S = 1000, 1.0  # of the idle link: so many, as far as they fit
 _CONSUMED_S = 1.0  # a pong takes a message at once; its link tells so within 0.1 s
@@ -70,12 +71,15 @@ class _Bench:
         self._peers = link.peers()
         self._rtts_ns = array("q")
         self._answered_s = self._began_s = 0.0
-        self._before = 0, 0  # sent and acknowledged when the second phase began
+        self._sent = self._acknowledged = 0  # in the second phase
+        self._before = 0  # acknowledged when the second phase began
         self._sender = link.sender(given.flow, on_ack=self._on_ack)
 
     def _on_ack(self, ack: Ack) -> None:
         self._answered_s = time.monotonic()
-        if not self._began_s:  # later on, most of a round trip is the wait behind other messages
+        if self._began_s:  # most of a round trip is now the wait behind other messages
+            self._acknowledged += 1
+        else:
             self._rtts_ns.append(ack.rtt_ns)
 
     def idle(self) -> None:
@@ -102,18 +106,29 @@ class _Bench:
                 )
 
     def load(self) -> None:
-        """As fast as they are acknowledged."""
+        """As fast as they are acknowledged, and not far ahead of that: on a slow path the end would wait for it."""
         octets = os.urandom(self._given.size)
         self._began_s = self._answered_s = time.monotonic()
-        stats = self._sender.stats()
-        self._before = stats["sent"], stats["acknowledged"]
+        self._before = self._sender.stats()["acknowledged"]
         while not self._stop.requested and time.monotonic() - self._began_s < self._given.time:
+            if not self._may_send():
+                self._link._wait(self._may_send, linking.LOOK_S)
+                if not self._link.peers():
+                    break
+                continue
             try:
                 self._sender.send(octets)
+                self._sent += 1
             except SendTimeout:
                 if not self._link.peers():
                     break
         self._flush(self._given.timeout)
+
+    def _may_send(self) -> bool:
+        """Whether no more is unacknowledged than the path takes soon."""
+        rate_hz = self._acknowledged / max(self._answered_s - self._began_s, 1e-3)
+        most: float = max(rate_hz * _AHEAD_S, _AHEAD_OCTETS / max(1, self._given.size), 1)
+        return self._sent - self._acknowledged <= most
 
     def _flush(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -127,7 +142,7 @@ class _Bench:
     def summary(self) -> int:
         """Print it; returns the exit code."""
         given, stats = self._given, self._sender.stats()
-        sent, acknowledged = stats["sent"] - self._before[0], stats["acknowledged"] - self._before[1]
+        sent, acknowledged = self._sent, stats["acknowledged"] - self._before
         lost, open_ = stats["lost"], stats["outstanding"]
         speed = rate.figures(acknowledged, acknowledged * given.size, self._answered_s - self._began_s)
         rtt_ns = percentiles(self._rtts_ns) if self._rtts_ns else None

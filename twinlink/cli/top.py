@@ -136,13 +136,13 @@ def _show_link(output: Output, endpoint: str, observer: Observer, display: Displ
     peers = record["peers"]
     up = sum(peer["state"] == "up" for peer in peers)
     title = f"{endpoint}, {record['transport']}, {up} peer{'' if up == 1 else 's'} up"
-    text = f"{title}\n\n{looking.tables(record)}\n\n{looking.seen_from_here(False, peers)}\n"
+    text = f"{title}\n\n{looking.tables(record)}\n\n{looking.seen_from_here(False, peers)}"
     if display is None:
-        output.emit(record, text)
+        output.emit(record, f"{text}\n")
     elif display.failed is not None:
         raise display.failed
     else:
-        display.put(_CLEAR.decode() + looking.fitted(text))
+        display.put(f"{_CLEAR.decode()}{looking.fitted(text)}\n")
 
 
 def _has_screen(given: argparse.Namespace) -> bool:
