@@ -1,5 +1,6 @@
 """The script of `twinlink completion`, in a real bash."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import Start
+from twinlink.cli import known_flows
 
 BASH = shutil.which("bash")
 COMPLETE = """
@@ -30,7 +32,8 @@ def completed(start: Start, folder: Path, program: str, *words: str) -> list[str
         script.write_text("\n".join(run.out))
     function = f"_shtab_{program.replace('-', '_')}"
     command = [BASH or "bash", "--norc", "-c", COMPLETE, "bash", str(script), function, program, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
@@ -49,6 +52,17 @@ def completed(start: Start, folder: Path, program: str, *words: str) -> list[str
 )
 def test_bash_completes(start: Start, folder: Path, program: str, words: tuple[str, ...], expected: list[str]) -> None:
     assert sorted(completed(start, folder, program, *words)) == expected
+
+
+@pytest.mark.skipif(BASH is None, reason="bash is not installed")
+def test_bash_completes_flows_that_were_seen(start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    assert completed(start, folder, "twinlink", "sub", "--flow", "s") == []  # no flow was seen yet
+    known_flows.remember(["control", "spectrum"])
+    known_flows.remember(["slots"])
+    assert known_flows.path().read_text().split() == ["slots", "control", "spectrum"]
+    assert completed(start, folder, "twinlink", "sub", "--flow", "s") == ["slots", "spectrum"]
+    assert completed(start, folder, "twinlink", "sub", "10.0.0.5", "c") == ["control"]
 
 
 def test_zsh_and_wrong_arguments(start: Start) -> None:

@@ -58,15 +58,9 @@ def add_link_options(
         listens: the default side of the command; None: it has no default.
         other: what the peer is called in the help.
         node: the default name of this side.
-        host: the command that listens at the positional argument HOST, short for ``--connect``; None: there is none.
+        host: the command, or another program, that listens at the positional argument HOST, short for ``--connect``;
+            None: there is none.
     """
-    parser.add_argument(
-        "--transport",
-        default="zeromq",
-        type=convert.transport,
-        metavar="NAME",
-        help="zeromq, zenoh, mqtt or websocket, the same on both sides",
-    )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
         "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help=f"listen here for {other}"
@@ -78,14 +72,29 @@ def add_link_options(
         help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
     )
     if host is not None:
+        program = f"`{host}`" if host.startswith("twinlink ") else host
         side.add_argument(
             "connect",
             nargs="?",
             type=_connect_to,
             metavar="HOST",
-            default=CONNECT,
-            help=f"short for --connect: HOST or HOST:PORT where `{host}` listens; default port {PORT}",
+            default=CONNECT if listens is False else None,
+            help=f"short for --connect: HOST or HOST:PORT where {program} listens; default port {PORT}",
         )
+    add_joining_options(parser, other=other, node=node)
+
+
+def add_joining_options(
+    parser: argparse._ActionsContainer, *, other: str = "the other side", node: str | None = None
+) -> None:
+    """Declare those of the link's options that do not say where it is; arguments as `add_link_options`."""
+    parser.add_argument(
+        "--transport",
+        default="zeromq",
+        type=convert.transport,
+        metavar="NAME",
+        help="zeromq, zenoh, mqtt or websocket, the same on both sides",
+    )
     default = node and _DefaultName(node)
     parser.add_argument("--node", default=default, metavar="NAME", help=f"name of this side, as {other} sees it")
     parser.add_argument(
@@ -194,10 +203,10 @@ def endpoint(given: argparse.Namespace) -> str:
     return f"{given.transport}, {side}"
 
 
-def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, name: str, other: str) -> None:
+def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, name: str, other: str | None) -> None:
     """Wait up to ``--timeout`` for a peer; returns without one when the end is requested.
 
-    Raises PeerTimeout.  ``name`` is this command, ``other`` the command that should run on the other side.
+    Raises PeerTimeout.  ``name`` is this command, ``other`` the command that should run on the other side; None: any.
     """
     timeout = given.timeout
     log(name, f"{endpoint(given)}, waits up to {timeout:g} s for a peer")
@@ -206,7 +215,9 @@ def wait_for_peer(link: twinlink.Link, stop: Stop, given: argparse.Namespace, na
         link._wait(lambda: _is_decided(link), min(LOOK_S, left))
     if not (stop.requested or link.peers()):
         error = link._no_peer_error(timeout)
-        raise error if isinstance(error, AuthenticationError) else PeerTimeout(f"{error} (does `{other}` run there?)")
+        if other is None or isinstance(error, AuthenticationError):
+            raise error
+        raise PeerTimeout(f"{error} (does `{other}` run there?)")
 
 
 def connection_problem(connect: str) -> str | None:

@@ -1,16 +1,19 @@
-"""Print a script with which the shell completes commands, options and their choices.
+"""Print a script with which the shell completes commands, options, their choices, and the flows that were seen last.
 
 `eval "$(twinlink completion bash)"` loads it in a running shell; the examples keep it where each new shell finds it.
+The flows are those that `twinlink list`, `top` and `sub '*'` have found: the Tab key asks no link.
 """
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from twinlink.errors import TwinlinkError
 from twinlink.transports import names
 
 from ..appkit import options
 from ..appkit.console import DONE, Output
+from . import known_flows
 
 EXAMPLES = """
 twinlink completion bash > ~/.local/share/bash-completion/completions/twinlink
@@ -18,6 +21,11 @@ twinlink completion zsh > ~/.zfunc/_twinlink  # a folder of fpath
 twinlink completion bash twinlink-replay
 """
 _TWINLINK = "twinlink"
+_FLOWS = "_twinlink_flows"  # the shell's function
+_PREAMBLE = {
+    "bash": f'{_FLOWS}() {{ compgen -W "$({known_flows.SHELL})" -- "$1"; }}',
+    "zsh": f'{_FLOWS}() {{ compadd -- ${{(f)"$({known_flows.SHELL})"}} }}',
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +55,9 @@ def run(given: argparse.Namespace) -> int:
             raise TwinlinkError(f"{given.program} cannot be loaded here; `{given.program} --help` says why")
         _prepare(found)
         parser = found
-    Output(as_json=False).write(shtab.complete(parser, shell=given.shell).encode() + b"\n")
+    preamble: Any = _PREAMBLE  # its annotation says str
+    script = shtab.complete(parser, shell=given.shell, preamble=preamble)
+    Output(as_json=False).write(script.encode() + b"\n")
     return DONE
 
 
@@ -72,6 +82,8 @@ def _prepare(parser: argparse.ArgumentParser) -> None:
         action.help = _escaped(action.help or "")
         if action.type is Path:
             action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]
+        elif action.dest in ("flow", "flows"):
+            action.complete = dict.fromkeys(_PREAMBLE, _FLOWS)  # type: ignore[attr-defined]
         elif action.dest == "transport":
             action.choices = [name for name in names() if name != "memory"]
         elif action.choices is not None:

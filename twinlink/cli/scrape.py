@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from twinlink.appkit.convert import HttpAddress
 from twinlink.errors import PeerTimeout
 
+CONNECT_S = 1.0  # for finding out whether anything listens
 TIMEOUT_S = 5.0  # for connecting, and for each part of the answer
 _MOST_OCTETS = 32 * 1024 * 1024  # some 4096 flows and 64 peers
 _PREFIX = "twinlink_"
@@ -49,7 +50,10 @@ def scrape(address: HttpAddress) -> Scrape:
     """
     import twinlink.metrics  # noqa: F401  (raises MetricsMissing)
 
-    advice = f"start the program with `--http {address}`, or give the address that it logs: `twinlink top HOST:PORT`"
+    advice = (
+        f"start the program with `--http {address}`, or give the address that it logs: `twinlink top HOST:PORT`; "
+        f"if this is the endpoint of a link, write `twinlink top tcp/{address}`"
+    )
     try:
         status, text = _get(address)
     except ConnectionRefusedError:
@@ -64,6 +68,17 @@ def scrape(address: HttpAddress) -> Scrape:
     if status != http.HTTPStatus.OK:
         raise PeerTimeout(f"{address} answers /metrics with HTTP status {status}: {advice}")
     return _parse(text, address, advice)
+
+
+def is_closed(address: HttpAddress) -> bool:
+    """Whether nothing listens there: TCP refuses the connection, or none can be made."""
+    try:
+        socket.create_connection((address.host, address.port), CONNECT_S).close()
+    except socket.gaierror:
+        return False  # `scrape` says what is wrong with the name
+    except OSError:
+        return True
+    return False
 
 
 def _get(address: HttpAddress) -> tuple[int, str]:

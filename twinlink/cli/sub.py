@@ -1,27 +1,47 @@
-"""Receive the messages of a flow; print them or their hashes, or write each to a file."""
+"""Receive the messages of one flow or several; print them or their hashes, or write each to a file.
+
+It listens, or connects to HOST, which shows what the program there sends.  On a terminal each message is a line, and
+what the library knows is decoded: spectra, slots, arrays, JSON, text, MGEN.  Into a file or pipe goes the payload.
+
+A terminal that is too slow does not hold up the senders: messages that it does not take in time are not shown, and
+counted.  A file or pipe gets every message, and a flow waits for its reader.
+"""
 
 import argparse
 import hashlib
+import shutil
 import time
 from pathlib import Path
 
-from twinlink.message import Message
+from twinlink import Link, Message, Receiver
+from twinlink.measure.formatting import decimal
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
-from . import rate
+from ..process.text import on_one_line, to_json
+from . import known_flows, rate
+from .display import Display, Suspension, is_terminal
+from .flow_finder import FlowFinder, is_pattern
+from .payload_line import payload_line
 
 _NAME = "twinlink sub"
 EXAMPLES = """
-twinlink sub --flow telemetry             # each payload as a line
-twinlink sub --count 1000 --print none    # the summary only: loss, rate, MB/s
+twinlink sub --flow telemetry             # listens; each payload as a line
+twinlink sub 10.0.0.5 '*'                 # all that the program there sends
+twinlink sub 10.0.0.5 spectrum 'control*' --print none
 twinlink sub --output messages --idle 10  # a file each, until 10 s of silence
 """
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    linking.add_options(parser, listens=True, flow="data")
+    linking.add_options(parser, listens=True, flow="data", host="a program")
+    parser.add_argument(
+        "flows",
+        nargs="*",
+        metavar="FLOW",
+        help="flows in place of --flow: names, or patterns such as '*', which the shell takes in quotes",
+    )
     parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
     parser.add_argument(
         "--idle",
@@ -31,9 +51,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--print",
-        choices=("text", "hex", "hash", "none"),
-        help="what goes to stdout: payload and newline (text; default without --output), payload in hex (hex), "
-        "sequence, octets and SHA-256 (hash), or only the summary (none; default with --output)",
+        choices=("line", "text", "hex", "hash", "none"),
+        help="what goes to stdout: a decoded line (line; default on a terminal), payload and newline (text; default "
+        "elsewhere), payload in hex (hex), sequence, octets and SHA-256 (hash), or only the summary (none; default "
+        "with --output)",
     )
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="write each payload to a file FLOW-SESSION-SEQUENCE.bin there"
@@ -42,76 +63,205 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Receive until the count, the idle time or Ctrl-C; then print the summary."""
-    output = Output(given.json)
-    messages = octets = first_octets = 0
-    given.print = given.print or ("none" if given.output else "text")
+    given.print = given.print or ("none" if given.output else "line" if is_terminal() else "text")
     if given.output:
         given.output.mkdir(parents=True, exist_ok=True)
-    with Stop() as stop, linking.open_link(given) as link:
-        watch = linking.Watch(_NAME, link)
-        receiver = link.receiver(given.flow)
-        log(_NAME, f"{linking.endpoint(given)}, receives flow {given.flow}; Ctrl-C ends it")
-        first = last = None
-        while not stop.requested and (given.count is None or messages < given.count):
-            message = receiver.receive(timeout=linking.LOOK_S)
+    subscriber = _Subscriber(given)
+    try:
+        with Stop() as stop, Suspension(given.connect is not None and subscriber.display is not None) as suspension:
+            while not subscriber.is_done(stop):
+                with linking.open_link(given) as link:
+                    watch = linking.Watch(_NAME, link)
+                    log(_NAME, f"{linking.endpoint(given)}, receives flow {subscriber.named}; Ctrl-C ends it")
+                    if given.connect:
+                        linking.tell_if_no_peer(link, lambda text: log(_NAME, text))
+                    subscriber.receive(link, watch, stop, suspension)
+                watch.tell()
+                subscriber.missing += watch.missing
+                if suspension.requested:
+                    suspension.stop()
+    finally:
+        subscriber.close()
+    return subscriber.summarise(stop.requested)
+
+
+class _Tally:
+    """What has been received; ``count`` and ``idle_s``: when to end."""
+
+    def __init__(self, count: int | None, idle_s: float | None) -> None:
+        self.messages = self.octets = self.first_octets = 0
+        self.first_s = self.last_s = 0.0
+        self._count, self._idle_s = count, idle_s
+
+    def add(self, message: Message) -> bool:
+        """Count a message; False if it is one more than is wanted."""
+        if self.is_full:
+            return False
+        self.last_s = time.monotonic()
+        if not self.messages:
+            self.first_s, self.first_octets = self.last_s, len(message.payload)
+        self.messages += 1
+        self.octets += len(message.payload)
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many have come as are wanted."""
+        return self._count is not None and self.messages >= self._count
+
+    @property
+    def is_done(self) -> bool:
+        """Whether as many have come as are wanted, or none for long enough."""
+        idle = self._idle_s is not None and self.messages and time.monotonic() - self.last_s >= self._idle_s
+        return self.is_full or bool(idle)
+
+
+class _Subscriber:
+    """Receives, over one link or, where Ctrl-Z had it leave the first one, several in turn.
+
+    Attributes:
+        named: the flows as they were given.
+        missing: messages that did not arrive.
+        display: of the terminal; None where the output is a file or a pipe, or nothing is printed.
+    """
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._given, self._output = given, Output(given.json)
+        self._patterns = list(dict.fromkeys(given.flows or [given.flow]))
+        self.named = ", ".join(self._patterns)
+        self._several = len(self._patterns) > 1 or is_pattern(self.named)
+        self._found: list[str] = []
+        self._tally = _Tally(given.count, given.idle)
+        self.missing = 0
+        self.display: Display[Message] | None = None
+        if is_terminal() and not given.output and (given.json or given.print != "none"):
+            import numpy as np  # noqa: F401  (what takes long to load, before peers wait for this one)
+            from rich import cells  # noqa: F401
+
+            self.display = Display(lambda message: _octets_of(given, message, for_terminal=True).decode())
+
+    def is_done(self, stop: Stop) -> bool:
+        """Whether the end was requested, or is reached."""
+        return stop.requested or self._tally.is_done
+
+    def receive(self, link: Link, watch: linking.Watch, stop: Stop, suspension: Suspension) -> None:
+        """Receive over a link until the end, or until Ctrl-Z."""
+        display, tally, receivers = self.display, self._tally, list[Receiver]()
+
+        def show(message: Message) -> None:
+            if tally.add(message) and display is not None:
+                display.put(message, len(message.payload))
+
+        def subscribe(flow: str) -> None:
+            if self._several and flow not in self._found:
+                log(_NAME, f"found flow {flow}")
+            self._found.append(flow)
+            if display is None:
+                receivers.append(link.receiver(flow))
+            else:
+                link.receiver(flow, handler=show)
+
+        FlowFinder(link, self._patterns, subscribe)
+        while not (self.is_done(stop) or suspension.requested or link.closed):
             watch.tell()
-            if message is not None:
-                messages += 1
-                octets += len(message.payload)
-                last = time.monotonic()
-                if first is None:
-                    first, first_octets = last, len(message.payload)
-                _tell(given, output, message)
-            elif given.idle is not None and last is not None and time.monotonic() - last >= given.idle:
-                break
-    watch.tell()
-    interrupted = stop.requested and given.count is not None and messages < given.count
-    if interrupted:
-        log(_NAME, f"interrupted: {messages} of {given.count} messages were received")
-    # Between the first message and the last: the first one itself was sent before that time.
-    speed = rate.figures(messages - 1, octets - first_octets, last - first if first and last else 0.0)
-    summary = [f"received {messages} messages, {octets} B; {watch.missing} did not arrive", *rate.lines(speed)]
-    output.emit(
-        {
-            "transport": given.transport,
-            "flow": given.flow,
-            "received": messages,
-            "octets": octets,
-            "missing": watch.missing,
-            "interrupted": interrupted,
-            **speed,
-        },
-        "\n".join(summary) if given.print == "none" else None,
-    )
-    if not given.json and given.print != "none":
-        for line in summary:  # stdout has the messages only
-            log(_NAME, line)
-    return DONE if messages and not watch.missing and not interrupted else NOT_MET
+            if display is None:
+                self._take(link, tuple(receivers))
+            elif display.failed is not None:
+                raise display.failed
+            else:
+                stop.wait(linking.LOOK_S)
 
+    def _take(self, link: Link, receivers: tuple[Receiver, ...]) -> None:
+        """Write a message of each flow, or wait for one.  The flows wait for the reader of the output."""
+        waiting = [receiver for receiver in receivers if receiver._receive_flow.queue]
+        if not waiting:
+            link._wait(lambda: any(receiver._receive_flow.queue for receiver in receivers), linking.LOOK_S)
+        for receiver in waiting:
+            if (message := receiver.take()) is None or not self._tally.add(message):
+                continue
+            if self._given.output:
+                name = f"{message.flow}-{message.epoch:016x}-{message.sequence:08d}.bin"
+                _write(self._given.output / name, bytes(message.payload))
+            if self._given.json or self._given.print != "none":
+                self._output.write(_octets_of(self._given, message))
 
-def _tell(given: argparse.Namespace, output: Output, message: Message) -> None:
-    payload = bytes(message.payload)
-    if given.output:
-        _write(given.output / f"{message.flow}-{message.epoch:016x}-{message.sequence:08d}.bin", payload)
-    if output.as_json:
-        output.emit(
+    def close(self) -> None:
+        """Show what waits, as far as the terminal takes it."""
+        if self.display is not None:
+            self.display.close()
+        if self._several:
+            known_flows.remember(self._found)
+
+    def summarise(self, stopped: bool) -> int:
+        """Print the summary; returns the exit code."""
+        given, tally = self._given, self._tally
+        interrupted = stopped and given.count is not None and not tally.is_full
+        if interrupted:
+            log(_NAME, f"interrupted: {tally.messages} of {given.count} messages were received")
+        not_shown = self.display.dropped if self.display else 0
+        # Between the first message and the last: the first one itself was sent before that time.
+        speed = rate.figures(tally.messages - 1, tally.octets - tally.first_octets, tally.last_s - tally.first_s)
+        missing = f"{self.missing} did not arrive" + (f", {not_shown} were not shown" if not_shown else "")
+        summary = [f"received {tally.messages} messages, {tally.octets} B; {missing}", *rate.lines(speed)]
+        self._output.emit(
             {
-                "type": "message",
-                "flow": message.flow,
-                "sequence": message.sequence,
-                "node": message.node,
-                "octets": len(payload),
-                "sent_ns": message.sent_ns,
-                "received_ns": message.received_ns,
-                "sha256": hashlib.sha256(payload).hexdigest(),
-            }
+                "transport": given.transport,
+                "flow": self.named,
+                "received": tally.messages,
+                "octets": tally.octets,
+                "missing": self.missing,
+                "not_shown": not_shown,
+                "interrupted": interrupted,
+                **speed,
+            },
+            "\n".join(summary) if given.print == "none" else None,
         )
-    elif given.print == "text":
-        output.write(payload + b"\n")
-    elif given.print == "hex":
-        output.write(payload.hex().encode() + b"\n")
-    elif given.print == "hash":
-        output.write(f"{message.sequence} {len(payload)} {hashlib.sha256(payload).hexdigest()}\n".encode())
+        if not given.json and given.print != "none":
+            for line in summary:  # stdout has the messages only
+                log(_NAME, line)
+        return DONE if tally.messages and not self.missing and not interrupted else NOT_MET
+
+
+def _octets_of(given: argparse.Namespace, message: Message, for_terminal: bool = False) -> bytes:
+    """What is written for a message.  A payload comes from a peer: to a terminal it goes escaped."""
+    payload = bytes(message.payload)
+    if given.json:
+        record = {
+            "type": "message",
+            "flow": message.flow,
+            "sequence": message.sequence,
+            "node": message.node,
+            "octets": len(payload),
+            "sent_ns": message.sent_ns,
+            "received_ns": message.received_ns,
+            "sha256": hashlib.sha256(payload).hexdigest(),
+        }
+        return f"{to_json(record)}\n".encode()
+    if given.print == "line":
+        line = message_line(message)
+        return f"{_cut(line) if for_terminal else line}\n".encode()
+    if given.print == "hex":
+        return payload.hex().encode() + b"\n"
+    if given.print == "hash":
+        return f"{message.sequence} {len(payload)} {hashlib.sha256(payload).hexdigest()}\n".encode()
+    if for_terminal:
+        return f"{on_one_line(payload.decode(errors='backslashreplace'))}\n".encode()
+    return payload + b"\n"
+
+
+def message_line(message: Message) -> str:
+    """Flow, sender, number and delay of a message, and what it holds; the delay has what the clocks differ by."""
+    delay_ms = (message.received_ns - message.sent_ns) / 1e6
+    node = on_one_line(message.node or f"{message.epoch:016x}")
+    return f"{message.flow} {node} #{message.sequence} {decimal(delay_ms)} ms  {payload_line(message.payload)}"
+
+
+def _cut(line: str) -> str:
+    """As much of a line as the terminal is wide."""
+    from rich.cells import cell_len, set_cell_size
+
+    width = shutil.get_terminal_size().columns
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
 def _write(path: Path, payload: bytes) -> None:

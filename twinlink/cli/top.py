@@ -1,29 +1,42 @@
-"""Show what a running program sends and receives, refreshed: rate, goodput, loss, age and round-trip time by flow.
+"""Show who is on a link and its flows, or what a program sends and receives, refreshed: rate, loss, age by flow.
 
-It reads the metrics of a program that was started with --http: twinlink-exporter, twinlink-replay, twinlink pong, or
-one of yours (docs/monitoring.md).  Rates, loss and delays are those of the time between two refreshes.  The age of a
-flow is known where the program watches it with `link.sync`, as the replay does.
+tcp/HOST:PORT is the endpoint of a link: it is joined, and what can be seen from there is shown, as `twinlink list`
+does; nothing special need run at the other side.  While it looks it is a peer like others: it counts for `wait_ready`,
+and acknowledges what it receives.
+
+http://HOST:PORT is the --http of a program (twinlink-exporter, twinlink-replay, twinlink pong, or one of yours,
+docs/monitoring.md), which knows both directions and the round trips.  The age of a flow is known there where the
+program watches it with `link.sync`, as the replay does.
+
+HOST alone means the latter if something listens at port 9464 there, else the link at port 7447.  Rates, loss and delays
+are those of the time between two refreshes.
 """
 
 import argparse
-import sys
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import PeerTimeout
 from twinlink.measure.formatting import decimal
 
-from ..appkit import convert
-from ..appkit.console import DONE, Output, Stop, rendered
+from ..appkit import convert, linking
+from ..appkit.console import DONE, Output, Stop, log, rendered
 from ..process.text import on_one_line, printable
-from .scrape import Scrape, scrape
+from . import known_flows, looking
+from .display import Display, Suspension, is_terminal
+from .looking import table_of
+from .observer import Observer
+from .scrape import Scrape, is_closed, scrape
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+_NAME = "twinlink top"
 EXAMPLES = """
-twinlink top                # the program on this host at 9464
-twinlink top 10.0.0.5:9464 --interval 5
+twinlink top 10.0.0.5       # the program there at 9464, or the link at 7447
+twinlink top tcp/10.0.0.5:7447 --transport zenoh
+twinlink top http://10.0.0.5:9464 --interval 5
 twinlink top --once --json  # for a script
 """
 PORT = 9464  # that of docs/monitoring.md
@@ -46,31 +59,109 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_address,
         default=convert.HttpAddress("127.0.0.1", PORT),
         metavar="HOST",
-        help=f"HOST or HOST:PORT of the program's --http; default 127.0.0.1:{PORT}",
+        help=f"HOST, tcp/HOST:PORT or http://HOST:PORT; HOST:PORT is the latter, unless it is port {linking.PORT}; "
+        "default 127.0.0.1",
     )
     parser.add_argument(
         "--interval", type=convert.above_0, default=1.0, metavar="S", help="time between two refreshes in s"
     )
     parser.add_argument("--once", action="store_true", help="print one table, after one interval, and end")
+    parser.add_argument(
+        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for a peer of the link so many seconds"
+    )
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
+    linking.add_joining_options(parser)
 
 
-def _address(text: str) -> convert.HttpAddress:
-    return convert.http_address(convert.with_port(text, PORT))
+def _address(text: str) -> convert.HttpAddress | str:
+    """Where a program has its --http, or the endpoint of a link."""
+    if text.startswith("tcp/"):
+        return text
+    if text.startswith("http://"):
+        return convert.http_address(convert.with_port(text.removeprefix("http://").rstrip("/"), PORT))
+    found = convert.http_address(convert.with_port(text, PORT))
+    return f"tcp/{found}" if found.port == linking.PORT else found
 
 
 def run(given: argparse.Namespace) -> int:
-    """Refresh until Ctrl-C; 1 if the program does not answer, or no longer."""
+    """Refresh until Ctrl-C; 1 if nothing answers, or no longer."""
+    address: convert.HttpAddress | str = given.address
+    if isinstance(address, str):
+        return _look(given, address)
+    if address.port == PORT and is_closed(address):
+        endpoint = f"tcp/{convert.HttpAddress(address.host, linking.PORT)}"
+        log(_NAME, f"nothing listens at {address}, where --http usually is, so this joins the link at {endpoint}")
+        return _look(given, endpoint)
+    return _watch(given, address)
+
+
+def _look(given: argparse.Namespace, endpoint: str) -> int:
+    """Join the link at an endpoint, and show what is seen from there."""
+    output, samples = Output(given.json), 0
+    given.listen, given.connect = None, endpoint
+    display = Display[str](str, max_items=1) if _has_screen(given) else None
+    try:
+        with Stop() as stop, Suspension() as suspension:
+            while not stop.requested and not (given.once and samples):
+                with looking.open_link(given, "top") as link:
+                    observer = Observer(link)
+                    linking.wait_for_peer(link, stop, given, _NAME, None)
+                    observer.sample()
+                    while not _rest(stop, suspension, given.interval):
+                        samples += 1
+                        _show_link(output, link.endpoint, observer, display)
+                        if given.once:
+                            break
+                    known_flows.remember(observer.flows)
+                if suspension.requested:
+                    suspension.stop()
+    finally:
+        if display is not None:
+            display.close()
+        output.emit({"endpoint": endpoint, "samples": samples})
+    return DONE
+
+
+def _rest(stop: Stop, suspension: Suspension, seconds: float) -> bool:
+    """Sleep; returns True at once when the end or a stop is requested."""
+    end = time.monotonic() + seconds
+    while not suspension.requested and (left := end - time.monotonic()) > 0:
+        if stop.wait(min(left, linking.LOOK_S)):
+            return True
+    return suspension.requested
+
+
+def _show_link(output: Output, endpoint: str, observer: Observer, display: Display[str] | None) -> None:
+    record = observer.sample()
+    peers = record["peers"]
+    up = sum(peer["state"] == "up" for peer in peers)
+    title = f"{endpoint}, {record['transport']}, {up} peer{'' if up == 1 else 's'} up"
+    text = f"{title}\n\n{looking.tables(record)}\n\n{looking.seen_from_here(False, peers)}"
+    if display is None:
+        output.emit(record, f"{text}\n")
+    elif display.failed is not None:
+        raise display.failed
+    else:
+        display.put(f"{_CLEAR.decode()}{looking.fitted(text)}\n")
+
+
+def _has_screen(given: argparse.Namespace) -> bool:
+    """Whether each table takes the place of the last one."""
+    return not given.json and not given.once and is_terminal() and os.environ.get("TERM") != "dumb"
+
+
+def _watch(given: argparse.Namespace, address: convert.HttpAddress) -> int:
+    """Show the metrics of a program."""
     output = Output(given.json)
-    screen = not given.json and not given.once and sys.stdout is not None and sys.stdout.isatty()
+    screen = _has_screen(given)
     samples, before = 0, None
     try:
         with Stop() as stop:
             due = time.monotonic()
             while not stop.requested:
-                now = scrape(given.address)
+                now = scrape(address)
                 if before is not None or not given.once:
-                    _show(output, given.address, measured(before, now), screen)
+                    _show(output, address, measured(before, now), screen)
                     samples += 1
                 if given.once and samples:
                     break
@@ -81,7 +172,7 @@ def run(given: argparse.Namespace) -> int:
             raise PeerTimeout(f"the program has ended or is busy: {error}") from None
         raise
     finally:
-        output.emit({"address": str(given.address), "samples": samples})
+        output.emit({"address": str(address), "samples": samples})
     return DONE
 
 
@@ -173,7 +264,7 @@ def _show(output: Output, address: convert.HttpAddress, record: dict[str, Any], 
 
 
 def _flow_table(flows: list[dict[str, Any]]) -> "Table":
-    table = _table("flow", "", "messages", "msg/s", "MB/s", "lost", "loss", "age ms", "RTT ms", words=2)
+    table = table_of("flow", "", "messages", "msg/s", "MB/s", "lost", "loss", "age ms", "RTT ms", words=2)
     for row in flows:
         loss = row["loss_ratio"]
         table.add_row(
@@ -185,24 +276,11 @@ def _flow_table(flows: list[dict[str, Any]]) -> "Table":
 
 
 def _peer_table(peers: list[dict[str, Any]]) -> "Table":
-    table = _table("peer", "", "RTT ms", "one-way ms", "clock offset ms", "± ms", words=2)
+    table = table_of("peer", "", "RTT ms", "one-way ms", "clock offset ms", "± ms", words=2)
     for row in peers:
         state = "up" if row["up"] else "down"
         figures = (row[name] for name in ("rtt_ns", "one_way_delay_ns", "clock_offset_ns", "clock_bound_ns"))
         table.add_row(on_one_line(row["node"]), state, *map(_ms, figures))
-    return table
-
-
-def _table(*columns: str, words: int) -> "Table":
-    """A table whose first ``words`` columns are text; the others are figures, aligned to the right."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
-    for place, title in enumerate(columns):
-        if place < words:
-            table.add_column(title, overflow="fold")
-        else:
-            table.add_column(title, justify="right", no_wrap=True)
     return table
 
 

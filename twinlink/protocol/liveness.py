@@ -78,6 +78,7 @@ class Peer:
         hello_number, hello_sent_ns: of its last hello.
         rtt_bound_ns: how old the last news was: at least a round trip.
         behind: by its last hello, it has not read all that has arrived.
+        hears: how many sessions it hears, by its last hello.
         joining: it does not get messages yet.  It is not up, and is not told that it is heard.
         start_sent: the number of the first hello that said what this side owes it, from where on.
         start_known: it has said what it owes this side; or it hears this side and has not said it for long: in
@@ -101,6 +102,7 @@ class Peer:
     hello_sent_ns: int = 0
     rtt_bound_ns: int = 0
     behind: bool = False
+    hears: int = 0
     joining: bool = False
     start_sent: int = 0
     start_known: bool = False
@@ -214,6 +216,7 @@ class PeerTable:
             peer.state, peer.confirmed_mono_ns, peer.start_sent = PeerState.DEAF, 0, 0
         peer.repairs, peer.max_payload = hello.repairs, hello.max_payload
         peer.detect, peer.behind, peer.joining = hello.detect, hello.behind, joining
+        peer.hears = len(hello.heard)
         confirmed_now = None if joining else hello.heard.get(self._epoch)
         if confirmed_now is not None:
             confirmed_now += self._number_origin_ns  # when it left

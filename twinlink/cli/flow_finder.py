@@ -1,0 +1,53 @@
+"""Finds the flows of a link's peers: those that their hellos name when they are first heard, and those that arrive."""
+
+import time
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+from twinlink import Link, LinkClosed
+from twinlink.process.guarded_thread import GuardedThread
+
+LOOK_S = 0.1
+_WILDCARDS = frozenset("*?[")
+
+
+def is_pattern(text: str) -> bool:
+    """Whether it stands for several flows, as in a shell: ``*``, ``?`` and ``[...]``."""
+    return not _WILDCARDS.isdisjoint(text)
+
+
+class FlowFinder:
+    """Calls ``found`` with each flow that matches, on a thread of its own, ten times a second.
+
+    The link holds the messages of a flow until ``found`` subscribes to it, so none is missed.  It has a thread because
+    a terminal may hold up that of the command, and what the link does not hold any more is lost at its sender.  A name
+    without wildcards is found at once, before any peer sends on it.
+    """
+
+    def __init__(self, link: Link, patterns: Iterable[str], found: Callable[[str], object]) -> None:
+        self._link, self._patterns, self._found = link, tuple(patterns), found
+        self._seen: set[str] = set()
+        for name in self._patterns:
+            if not is_pattern(name) and name not in self._seen:
+                self._seen.add(name)
+                found(name)
+        if any(map(is_pattern, self._patterns)):
+            errors = link._transport.internal_errors
+            GuardedThread(self._run, f"{link.node}-flows", errors, again=lambda: not link.closed).start()
+
+    def _run(self) -> None:
+        while not self._link.closed:
+            try:
+                self._look()
+            except LinkClosed:
+                return
+            time.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        sessions, received = self._link._peer_manager.peers.sessions, self._link._session.messages.flows
+        announced = [flow for peer in list(sessions.values()) for flow in list(peer.flows)]
+        for flow in (*announced, *list(received)):
+            if flow not in self._seen:
+                self._seen.add(flow)
+                if any(fnmatchcase(flow, pattern) for pattern in self._patterns):
+                    self._found(flow)
