@@ -55,9 +55,9 @@ if [ -n "${GNB:-}" ]; then
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # no service starts here
   chmod 755 "$root/usr/sbin/policy-rc.d"
   IFS=, read -r -a packages <<<"$system"
-  chroot "$root" apt-get -qq update
-  DEBIAN_FRONTEND=noninteractive chroot "$root" \
-    apt-get -qq install --yes --no-install-recommends "${packages[@]}" >/dev/null
+  inside=(env --unset=TMPDIR DEBIAN_FRONTEND=noninteractive chroot "$root") # there is no such folder in it
+  "${inside[@]}" apt-get -qq update
+  "${inside[@]}" apt-get -qq install --yes --no-install-recommends "${packages[@]}" >/dev/null
   rm "$root/usr/sbin/policy-rc.d" "$root/etc/resolv.conf"
 else
   echo "build-image: Debian 12 with GNU Radio" >&2
