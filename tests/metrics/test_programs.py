@@ -190,6 +190,11 @@ def scraped(stack: ExitStack, tmp_path: Path, programs: dict[str, Program]) -> N
         server.wait(patience())
 
 
+def test_the_dashboard_shows_the_chosen_namespaces_only() -> None:
+    for name, query in dashboard.queries("1m").items():
+        assert len(dashboard.METRIC.findall(query)) == query.count('namespace=~".*"'), name
+
+
 def test_a_block_that_a_killed_exporter_left_is_cleared_at_the_next_start(ran: list[str], stack: ExitStack) -> None:
     endpoint = free_endpoint()
     emulator = start(stack, "twinlink_ran_emulator", *ran, "--loop", "0")
