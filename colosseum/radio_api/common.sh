@@ -15,6 +15,9 @@ CONFIG=$API/radio.conf
 RUN=/run/twinlink
 LOGS=/logs # Colosseum keeps what is here
 BIN=/opt/twinlink/bin
+GNB=/opt/oai-gnb/bin/nr-softmodem # in the image with a gNB
+GNB_CONFIG=/root/config/oai-gnb.conf
+GNB_OPTIONS=/root/config/oai-gnb.options # one line
 DRAIN_S=3 # a twin stops so long after the others: both are told to at the same time
 
 declare -A HTTP=([exporter]=9464 [replay]=9465 [ran-emulator]=9466) # ports on loopback
@@ -39,17 +42,25 @@ keep_version() { # of a file that Colosseum replaces
   if [ -e "$API/$1" ]; then cp "$API/$1" "$LOGS/${1%.json}-$(date +%s.%N).json"; fi
 }
 
-programs() { # of this node: those that radio.conf has a table for, in the order in which they are started
+has_table() { grep -qsE "^[[:space:]]*\[[[:space:]]*$1[[:space:]]*\]" "$CONFIG"; }
+
+programs() { # of this node: those that radio.conf has a table for, and a gNB, in the order in which they are started
   local name
   for name in replay exporter ran-emulator; do
-    if grep -qsE "^[[:space:]]*\[[[:space:]]*${name}[[:space:]]*\]" "$CONFIG"; then
-      echo "$name"
-    fi
+    if has_table "$name"; then echo "$name"; fi
   done
+  # The image's gNB, beside an exporter that has no other.
+  if [ -x "$GNB" ] && has_table exporter && ! has_table ran-emulator; then echo gnb; fi
 }
 
 command_of() { # the command of a program, into the array COMMAND
-  COMMAND=("$BIN/twinlink-$1" --config "$CONFIG" --http "127.0.0.1:${HTTP[$1]}" --log "$LOGS/$1.jsonl")
+  local options=()
+  if [ "$1" = gnb ]; then
+    if [ -e "$GNB_OPTIONS" ]; then read -r -a options <"$GNB_OPTIONS"; fi
+    COMMAND=("$GNB" -O "$GNB_CONFIG" "${options[@]}")
+  else
+    COMMAND=("$BIN/twinlink-$1" --config "$CONFIG" --http "127.0.0.1:${HTTP[$1]}" --log "$LOGS/$1.jsonl")
+  fi
 }
 
 # Programs are systemd's where it runs, as on an SRN. Elsewhere, as in the tests, they are processes of their own.
@@ -96,6 +107,8 @@ told() { # what a program says of itself, or waits for
   local answer
   if marked "$1.waits"; then
     cat "$RUN/$1.waits"
+  elif [ "$1" = gnb ]; then # no page to ask: what it said last
+    tail -n 1 "$LOGS/gnb.txt" 2>/dev/null
   else
     answer=$(ask "$1" /readyz)
     echo "${answer:-begins, or does not answer on port ${HTTP[$1]}}"

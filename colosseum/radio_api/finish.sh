@@ -4,7 +4,7 @@
 no_arguments "$@"
 while marked booting && ! marked ready && ! marked failed; do sleep 0.1; done
 # The exporter before the gNB, where it clears its block; a twin last, when it has been sent everything.
-for name in exporter ran-emulator replay; do
+for name in exporter ran-emulator gnb replay; do
   runs "$name" || continue
   if [ "$name" = replay ]; then sleep "$DRAIN_S"; fi
   stop_program "$name"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Becomes one of the programs (replay, exporter, ran-emulator), once what it needs is there.
+# Becomes one of the programs (replay, exporter, ran-emulator, gnb), once what it needs is there.
 . "$(dirname "$0")/common.sh"
-name=${1:?usage: run.sh replay|exporter|ran-emulator}
+name=${1:?usage: run.sh replay|exporter|ran-emulator|gnb}
+case $name in ran-emulator | gnb) is_gnb=1 ;; *) is_gnb= ;; esac
 
 # The address of the other node is not known before the job runs: only its port, and that it is on col0.
-if port=$(grep -oE 'tcp/peer\.col0:[0-9]+' "$CONFIG" | head -n 1) && [ -n "$port" ] && [ "$name" != ran-emulator ]; then
+if port=$(grep -oE 'tcp/peer\.col0:[0-9]+' "$CONFIG" | head -n 1) && [ -n "$port" ] && [ -z "$is_gnb" ]; then
   port=${port##*:}
   mark "$name.waits" "looks for the node on col0 that listens at port $port"
   address=$("$BIN/python" "$API/find_peer.py" "$port") || exit 1
@@ -12,8 +13,8 @@ if port=$(grep -oE 'tcp/peer\.col0:[0-9]+' "$CONFIG" | head -n 1) && [ -n "$port
   echo "$address peer.col0" >>"$RUN/hosts"
   cat "$RUN/hosts" >/etc/hosts
 fi
-# An emulated gNB begins when the scenario does.
-if [ "$name" = ran-emulator ]; then
+# A gNB, emulated or not, begins when the scenario does.
+if [ -n "$is_gnb" ]; then
   mark "$name.waits" "waits for start.sh"
   until marked started; do sleep 0.1; done
 fi

@@ -75,6 +75,44 @@ def test_two_nodes_run_the_demos_path_over_col0(nodes: list[Srn]) -> None:
     assert [line for line in said if "READY" in line]
 
 
+GNB_STAND_IN = """#!/bin/bash
+echo "$@" >/run/gnb-arguments
+trap 'echo the gNB ends; kill $!; wait; exit 0' TERM
+/opt/twinlink/bin/twinlink-ran-emulator --recording /opt/recordings/uplink-106prb.sigmf-meta --loop 0 &
+echo the gNB is up
+wait
+"""
+
+
+def test_the_gnb_of_an_image_begins_with_the_scenario_and_ends_after_the_exporter(node: Srn) -> None:
+    """A gNB of OAI cannot be had here: a program in its place, called as it is, which has E3 sockets as it has."""
+    push(node, "radio.conf", '[exporter]\nconnect = "tcp/127.0.0.1:7447"\ninsecure-control = true\n')
+    program = node.path("/opt/oai-gnb/bin/nr-softmodem")
+    program.parent.mkdir(parents=True)
+    program.write_text(GNB_STAND_IN)
+    program.chmod(0o755)
+    assert boot(node).wait(patience(30)) == 1
+    assert "/root/config/oai-gnb.conf is missing" in status(node)["INFO"]
+
+    node.path("/root/config").mkdir()
+    node.path("/root/config/oai-gnb.conf").write_text("")
+    node.path("/root/config/oai-gnb.options").write_text("--phy-test -E\n")
+    assert boot(node).wait(patience(30)) == 0
+    wait_until(lambda: "gnb: waits for start.sh" in status(node)["INFO"], patience(30))
+    assert not node.path("/run/gnb-arguments").exists()
+    call(node, "start")
+    wait_until(lambda: json.loads(call(node, "statistics").stdout).get("twinlink_e3_session_up") == 1, patience(30))
+    assert node.path("/run/gnb-arguments").read_text() == "-O /root/config/oai-gnb.conf --phy-test -E\n"
+    said = status(node)
+    assert said["STATUS"] == "ACTIVE"
+    assert "gnb: " in said["INFO"]
+    call(node, "stop")
+    wait_until(lambda: status(node)["STATUS"] == "FINISHED", patience(30))
+    assert "the gNB ends" in node.path("/logs/gnb.txt").read_text()
+    assert [event for event in events(node, "exporter") if event["event"] == "summary"]
+    assert not [event for event in events(node, "exporter") if event["event"] == "e3-lost"], "the gNB ended first"
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_takes_no_arguments(idle: Srn, script: str) -> None:
     called = call(idle, script, "now")

@@ -40,6 +40,7 @@ VARIANTS = (
         for component in ("security", "security-cert-manager")
     ),
     ("emulator", "components:\n- ../../components/insecure-control\n", RESTRICTED),
+    ("oai-gnb", "- ../../components/over-the-air\n", PRIVILEGED),
 )
 OPENSHIFT_KINDS = re.compile(r"\.openshift\.io/")
 
@@ -194,7 +195,10 @@ def accepted(what: str, cluster: Cluster, tools: Tools, namespace: str, built: l
         done = cluster.create(namespace, [pod_from(name, template)])
         if done.returncode:
             raise Finding(f"{what}: pod {name} is refused in namespace {namespace}: {done.stderr.strip()}")
-        classes.append(f"pod {name} {qos_class(done.stdout)}")
+        quality = qos_class(done.stdout)
+        if quality != "Guaranteed":
+            raise Finding(f"{what}: pod {name} is {quality}, and would lose its exclusive cores")
+        classes.append(f"pod {name} {quality}")
     line = f"{what}: {len(others)} objects accepted" + (f" ({', '.join(classes)})" if classes else "")
     if openshift:
         done = _decode(tools, openshift)
@@ -215,12 +219,13 @@ def qos_class(output: str) -> str:
 
 @contextmanager
 def changed(overlay: str, added: str) -> Iterator[Path]:
-    """A copy of k8s/ in which lines were added to an overlay's kustomization.yaml, as its comments suggest."""
+    """A copy of k8s/ in which lines of an overlay's kustomization.yaml were added, or uncommented, as it suggests."""
     with TemporaryDirectory(prefix="twinlink-k8s-") as folder:
         shutil.copytree(K8S, folder, dirs_exist_ok=True)
         copy = Path(folder) / "overlays" / overlay
-        with (copy / "kustomization.yaml").open("a") as kustomization:
-            kustomization.write(added)
+        kustomization = copy / "kustomization.yaml"
+        text, comment = kustomization.read_text(), f"# {added}"
+        kustomization.write_text(text.replace(comment, added) if comment in text else text + added)
         yield copy
 
 

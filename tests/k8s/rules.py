@@ -188,12 +188,14 @@ def beside_the_gnb(built: list[Document]) -> Iterator[str]:
                     yield f"{name}: {container['name']} has a {probe}"
             if container.get("securityContext", {}).get("runAsUser") in (None, 0):
                 yield f"{name}: {container['name']} would inherit the user of the gNB's pod"
-        e3 = [volume for volume in template["spec"]["volumes"] if volume["name"] == "e3"]
-        if [volume.get("emptyDir", {}).get("medium") for volume in e3] != ["Memory"]:
-            yield f"{name}: the E3 sockets' folder is not in memory"
-        for container in containers(template["spec"]):
-            if {"name": "e3", "mountPath": "/tmp/dapps"} not in container.get("volumeMounts", []):
-                yield f"{name}: {container['name']} does not see /tmp/dapps"
+        for volume, folder in (("e3", "/tmp/dapps"), ("shm", "/dev/shm")):
+            found = [one for one in template["spec"]["volumes"] if one["name"] == volume]
+            if [one.get("emptyDir", {}).get("medium") for one in found] != ["Memory"]:
+                yield f"{name}: {folder} is not in memory"
+            for container in containers(template["spec"]):
+                mounts = [(one["name"], one["mountPath"]) for one in container.get("volumeMounts", [])]
+                if (volume, folder) not in mounts:
+                    yield f"{name}: {container['name']} does not see {folder}"
 
 
 EVERYWHERE: tuple[Rule, ...] = (guaranteed, locked, probed, tagged, never_two)

@@ -41,6 +41,10 @@ def pod(built: list[Document]) -> Any:
     return first(built, "Deployment")["spec"]["template"]["spec"]
 
 
+def volume(built: list[Document], name: str) -> Any:
+    return next(one for one in pod(built)["volumes"] if one["name"] == name)
+
+
 MISTAKES: list[tuple[str, Callable[[list[Document]], Any], str]] = [
     ("emulator", lambda b: pod(b)["securityContext"].update(runAsUser=10001), "runAsUser is set"),
     ("twin", lambda b: pod(b)["securityContext"].update(fsGroup=0), "fsGroup is set"),
@@ -52,7 +56,9 @@ MISTAKES: list[tuple[str, Callable[[list[Document]], Any], str]] = [
     ("oai-gnb", lambda b: pod(b)["initContainers"][0].pop("restartPolicy"), "no native sidecar"),
     ("oai-gnb", lambda b: pod(b)["initContainers"][0].update(readinessProbe={}), "has a readinessProbe"),
     ("oai-gnb", lambda b: pod(b)["containers"][0]["volumeMounts"].clear(), "gnb does not see /tmp/dapps"),
-    ("oai-gnb", lambda b: pod(b)["volumes"][1].update(emptyDir={}), "not in memory"),
+    ("oai-gnb", lambda b: volume(b, "e3").update(emptyDir={}), "/tmp/dapps is not in memory"),
+    ("oai-gnb", lambda b: volume(b, "shm").update(emptyDir={}), "/dev/shm is not in memory"),
+    ("oai-gnb", lambda b: pod(b)["initContainers"][0]["volumeMounts"].pop(), "twinlink-exporter does not see /dev/shm"),
     ("router", lambda b: pod(b)["containers"][0]["securityContext"]["capabilities"].update(drop=[]), "capabilities is"),
     ("twin", lambda b: pod(b)["containers"][0].pop("livenessProbe"), "no livenessProbe"),
     ("twin", lambda b: pod(b)["containers"][0]["ports"][0].update(name="web"), "asks at port http"),
