@@ -28,19 +28,29 @@ class Subject:
     Attributes:
         name: for people.
         short: for narrow columns.
-        colour, marker: matplotlib's.
-        raw: a baseline without twinlink: drawn dashed and open.
+        colour, marker, line: matplotlib's; marker and line tell all subjects apart without colour.  A baseline without
+            twinlink has a broken line and an open marker.
     """
 
     name: str
     short: str
     colour: str
     marker: str
-    raw: bool = False
+    line: str = "-"
+
+    @property
+    def raw(self) -> bool:
+        """Whether it is a baseline."""
+        return self.line != "-"
+
+    @property
+    def face(self) -> str:
+        """The colour inside its marker."""
+        return "white" if self.raw else self.colour
 
 
 # Okabe and Ito's colours, which are distinct for any colour vision: one hue for each library, the lighter of two for
-# the bare library, and a marker for each.  They are listed in this order everywhere; the paper's two first.
+# the bare library, and a marker and a line for each.  They are listed in this order everywhere; the paper's two first.
 SUBJECTS = {
     "zenoh": Subject("twinlink over Zenoh", "Zenoh", "#d55e00", "s"),
     "zeromq": Subject("twinlink over ZeroMQ", "ZeroMQ", "#0072b2", "o"),
@@ -48,27 +58,27 @@ SUBJECTS = {
     "mqtt-qos1": Subject("twinlink over MQTT, QoS 1", "MQTT QoS 1", "#cc79a7", "<"),
     "mqtt-qos2": Subject("twinlink over MQTT, QoS 2", "MQTT QoS 2", "#7b4fa3", ">"),
     "websocket": Subject("twinlink over WebSocket", "WebSocket", "#6b4a00", "h"),
-    "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", raw=True),
-    "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", raw=True),
-    "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", raw=True),
-    "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", raw=True),
-    "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", raw=True),
-    "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", raw=True),
-    "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", raw=True),
-    "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", raw=True),
-    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", raw=True),
-    "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", raw=True),
-    "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", raw=True),
-    "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", raw=True),
-    "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", raw=True),
-    "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", raw=True),
-    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", raw=True),
-    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "8", raw=True),
-    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "8", raw=True),
-    "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", raw=True),
-    "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", raw=True),
-    "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", raw=True),
-    "raw-own-opcua": Subject("OPC UA, own subscription", "OPC UA, own", "#e8764a", "D", raw=True),
+    "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", "--"),
+    "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", ":"),
+    "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", "--"),
+    "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", "-."),
+    "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", "--"),
+    "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", "-."),
+    "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", ":"),
+    "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", "--"),
+    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", "-."),
+    "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", "--"),
+    "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", ":"),
+    "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", "-."),
+    "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", "--"),
+    "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", "-."),
+    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", "--"),
+    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "d", "--"),
+    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "d", ":"),
+    "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", ":"),
+    "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", "--"),
+    "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", "-."),
+    "raw-own-opcua": Subject("OPC UA, own subscription", "OPC UA, own", "#e8764a", "D", "-."),
 }
 # twinlink over a library, and the bare library
 BASELINES = {
@@ -89,7 +99,9 @@ def subject(name: str) -> Subject:
     known = SUBJECTS.get(name)
     if known is None:
         raw = name.startswith("raw-")
-        known = Subject(name if raw else f"twinlink over {name}", name, _OTHERS[sum(name.encode()) % 4], "P", raw)
+        known = Subject(
+            name if raw else f"twinlink over {name}", name, _OTHERS[sum(name.encode()) % 4], "P", "--" if raw else "-"
+        )
     return known
 
 

@@ -1,39 +1,15 @@
-"""report.html: one self-contained file, for wide and narrow screens."""
+"""The report of a demo: report.html."""
 
-import base64
-from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from twinlink.measure import formatting, table
+from twinlink.measure import document, formatting, table
 from twinlink.prbs import format_prbs
 
 from . import verdict
 from .figures import Drawn
 from .flows import FLOWS
 from .verdict import ROWS, ms, yes
-
-CSS = """
-:root { color-scheme: light; --ink: #1b1e23; --soft: #667; --line: #dde1e6; --good: #2b8a3e; --bad: #c92a2a; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: #fff;
-       font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
-h3 { margin: 1.4rem 0 .3rem; font-size: 1.05rem; }
-.verdict { display: inline-block; padding: .2rem .8rem; border-radius: 1rem; color: #fff; font-weight: 600; }
-.passed { background: var(--good); } .failed { background: var(--bad); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
-         font-size: .9rem; white-space: nowrap; }
-th { vertical-align: bottom; font-weight: 600; } th, td:last-child { white-space: normal; }
-th:first-child, td:first-child { text-align: left; }
-figure { margin: .6rem 0 1.4rem; }
-img { display: block; width: 100%; height: auto; border: 1px solid var(--line); border-radius: .4rem; }
-@media (max-width: 40rem) { th, td { padding: .3rem .25rem; font-size: .85rem; } img { min-width: 36rem; } }
-figcaption, .soft { color: var(--soft); font-size: .9rem; }
-pre { overflow-x: auto; background: #f6f7f9; padding: .6rem; }
-"""
-
 
 WORDS = """<p class="soft">Precision: share of detections that are true; recall: share of the interferer that was
 detected. Loop closed: the block was installed and applied, and the twin saw its effect; in how many of the
@@ -44,12 +20,10 @@ next one. Stale, out of sync: how often that age exceeded 0.5 s and 2 s, or too 
 
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
-    when = datetime.fromtimestamp(summary["started_ns"] / 1e9, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    passed = summary["verdict"] == "passed"
+    kind = document.GOOD if summary["verdict"] == "passed" else document.BAD
     body = [
         "<h1>twinlink demo</h1>",
-        f'<p><span class="verdict {"passed" if passed else "failed"}">{escape(summary["verdict"])}</span> '
-        f'<span class="soft">{when}</span></p>',
+        document.badge(summary["verdict"], kind, formatting.date(summary["started_ns"])),
         _told(summary),
         "<p>What was run: a RAN emulator plays a recorded uplink on its E3 interface; the exporter sends each symbol "
         "over the link to a GNU Radio flowgraph, which rebuilds the spectrum, finds the interferer and has its PRBs "
@@ -67,41 +41,26 @@ def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -
         body += [_figure(each) for each in drawn if each.transport is None]
     body.append(_flows(results))
     body.append(_about(summary))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>twinlink demo: {escape(summary['verdict'])}</title><style>{CSS}</style></head>\n"
-        f"<body>\n{chr(10).join(filter(None, body))}\n</body></html>\n"
-    )
+    return document.page(f"twinlink demo: {summary['verdict']}", body)
 
 
 def _told(summary: dict[str, Any]) -> str:
     """The result, or the unmet requirements, and notes on the figures."""
     shown = "" if summary["failed"] else verdict.answer(summary)
     told = summary["failed"] + summary["notes"]
-    items = "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in told) + "</ul>" if told else ""
-    return (f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>\n" if shown else "") + items
+    return (f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>\n" if shown else "") + document.items(told)
 
 
 def _table(summary: dict[str, Any]) -> str:
     transports = summary["transports"]
     if not transports:
         return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in transports)
-    rows = [
-        f"<tr><td>{escape(title)}</td>" + "".join(f"<td>{escape(cell(transports[name]))}</td>" for name in transports)
-        + "</tr>" for title, cell in ROWS
-    ]  # fmt: skip
-    return f'<div class="scroll"><table><tr><th></th>{head}</tr>\n{chr(10).join(rows)}</table></div>'
+    rows = [(title, *(cell(transports[name]) for name in transports)) for title, cell in ROWS]
+    return document.table(["", *transports], rows)
 
 
 def _figure(drawn: Drawn) -> str:
-    data = base64.b64encode(drawn.path.read_bytes()).decode("ascii")
-    return (
-        f'<h3>{escape(drawn.title)}</h3>\n<figure><div class="scroll">'
-        f'<img alt="{escape(drawn.title)}" src="data:image/png;base64,{data}"></div>'
-        f"<figcaption>{escape(drawn.caption)}</figcaption></figure>"
-    )
+    return document.figure(drawn.path, drawn.title, drawn.caption, wide=True, spectrum=drawn.spectrum)
 
 
 def _part_failure(facts: dict[str, Any]) -> str:
@@ -117,10 +76,8 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
         return ""
     titles = ("PRBs", "from record", "lasts", "over the floor", "twin asks", "block installed", "applied from record",
               "freed cells with energy", "closed")  # fmt: skip
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    rows = []
-    for each in episodes:
-        cells = (
+    rows = [
+        (
             format_prbs(each["prbs"]),
             f"{each['first_record']}",
             f"{each['duration_ns'] / 1e9:.2f} s",
@@ -131,9 +88,10 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
             f"{each['freed_busy']} of {each['freed_cells']}",
             _closed(each),
         )
-        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+        for each in episodes
+    ]
     return (
-        f'<h3>Every interferer</h3>\n<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
+        f"<h3>Every interferer</h3>\n{document.table(titles, rows)}\n"
         '<p class="soft">Times count from the record with which the interferer came on, to a block that covers all its '
         "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away.</p>"
     )
@@ -147,7 +105,6 @@ def _closed(episode: dict[str, Any]) -> str:
 
 def _flows(results: dict[str, Any]) -> str:
     titles = ("flow", "", "transport", "messages", "lost", "latency (ms)", "clock", "RTT (ms)", "throughput (MB/s)")
-    head = "".join(f"<th>{title}</th>" for title in titles)
     rows = []
     for cell in sorted(results["cells"], key=lambda cell: list(FLOWS).index(cell["flow"])):
         found = cell["statistics"]
@@ -160,10 +117,9 @@ def _flows(results: dict[str, Any]) -> str:
         if found:
             figures = (f"{found['n_sent']:,}", f"{found['lost']:,}", table.latency(found), table.bound(found),
                        table.rtt(found), table.throughput(found))  # fmt: skip
-        rows.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in (*where, *figures)) + "</tr>")
+        rows.append(f"<tr>{''.join((*map(document.word, where), *map(document.cell, figures)))}</tr>")
     return (
-        "<h2>Every flow of the link</h2>\n"
-        f'<div class="scroll"><table><tr>{head}</tr>\n{chr(10).join(rows)}</table></div>\n'
+        f"<h2>Every flow of the link</h2>\n{document.rows_table(titles, rows, words=3)}\n"
         '<p class="soft">Means, ± how far the CI95 reaches, - and + where that is not alike. '
         "Clock: both ends read one; its bound is the error of the link's estimate. "
         "Throughput: payload / latency, not a rate that was sustained. A control-result that is sent after the twin "
@@ -174,9 +130,9 @@ def _flows(results: dict[str, Any]) -> str:
 
 def _about(summary: dict[str, Any]) -> str:
     rows = {**summary["configuration"], **summary["versions"], **summary["system"]}
-    cells = "".join(f"<tr><td>{escape(key)}</td><td>{escape(_value(value))}</td></tr>" for key, value in rows.items())
+    facts = document.facts((name, _value(value)) for name, value in rows.items())
     return (
-        f'<h2>Configuration and versions</h2>\n<div class="scroll"><table>{cells}</table></div>\n'
+        f"<h2>Configuration and versions</h2>\n{facts}\n"
         '<p class="soft">The raw records lie beside this page; <code>twinlink report</code> with the name of this '
         "folder makes everything else from them again.</p>"
     )
