@@ -21,6 +21,7 @@ CSS = """
   :root { color-scheme: dark; --paper: #141414; --ink: #e4e6e9; --soft: #a2aab5; --line: #383c42; --raised: #1f2124;
           --shade: rgb(255 255 255 / .3); }
   img, .key { filter: invert(.92) hue-rotate(180deg); } img.spectrum { filter: brightness(.85); }
+  figure { --line: #cbced2; } .spectrum { --line: #383c42; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 68rem; padding: 1rem; color: var(--ink); background: var(--paper);

@@ -1,5 +1,6 @@
 """Names, colours and number formats of subjects, directions, payloads and times, for table, figures and page."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -90,6 +91,7 @@ BASELINES = {
     "websocket": "raw-websocket",
 }
 SEPARATED = 10_000  # from which on `grouped` separates thousands
+LOPSIDED = 1.5  # ratio of an interval's sides from which on both are printed
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
 
@@ -158,6 +160,20 @@ def time(value_ns: float) -> str:
 def grouped(value: float) -> str:
     """As `decimal`; 0 without digits, and thousands separated from 10,000 on."""
     return "0" if value == 0 else f"{value:,.0f}" if abs(value) >= SEPARATED else decimal(value)
+
+
+def around(value: float, low: float, high: float, short: bool = False) -> str:
+    """A figure and how far its interval reaches: "1.23 ±0.04", or "1.23 -0.02 +0.30" where that is not alike.
+
+    `short` gives only the farther end, unless that would reach below 0 and the interval does not.
+    """
+    shown = grouped(value)
+    digits = len(shown.partition(".")[2])
+    below, above = max(0.0, value - low), max(0.0, high - value)
+    farther = max(below, above)
+    if (short or farther <= LOPSIDED * min(below, above)) and not value - farther < 0 <= low:
+        return f"{shown} ±{farther:.{digits}f}"
+    return f"{shown} -{below:.{digits}f} +{'∞' if math.isinf(above) else f'{above:.{digits}f}'}"
 
 
 def within(value_ns: int, bound_ns: float) -> str:
