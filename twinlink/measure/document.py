@@ -7,6 +7,9 @@ import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
+
+from . import load
 
 GOOD, DOUBTFUL, BAD = "passed", "doubtful", "failed"  # kinds of a badge
 
@@ -85,6 +88,12 @@ def page(title: str, parts: Iterable[str]) -> str:
 def badge(word: str, kind: str, beside: str) -> str:
     """The result of a run, in a word, and when it was."""
     return f'<p><span class="verdict {kind}">{escape(word)}</span> <span class="soft">{escape(beside)}</span></p>'
+
+
+def doubts(quick: bool | None, samples: Iterable[dict[str, Any]]) -> list[str]:
+    """What a badge adds: that a run had few values, or company (samples of `load.sample`)."""
+    found = ["few values (--quick)"] if quick else []
+    return found + (["on a busy machine"] if load.warning(samples) else [])
 
 
 def sentences(told: Iterable[tuple[str, str]]) -> str:

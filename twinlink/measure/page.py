@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from . import document, formatting, load, reference_results, report_details, summary, table
+from . import document, formatting, reference_results, report_details, summary, table
 from .plot_style import Drawn
 
 
@@ -36,11 +36,9 @@ def _verdict(results: dict[str, Any]) -> str:
     else:
         word = f"{len(missing)} of {len(results['cells'])} cells missing" if missing else "complete"
     good = results["complete"] and not missing
-    busy = load.warning(results.get("load") or ())
-    if busy:
-        word += ", on a busy machine"
-    kind = document.BAD if not good else document.DOUBTFUL if busy else document.GOOD
-    return document.badge(word, kind, formatting.date(results["started_ns"]))
+    doubts = document.doubts(results["configuration"]["given"].get("quick"), results.get("load") or ())
+    kind = document.BAD if not good else document.DOUBTFUL if doubts else document.GOOD
+    return document.badge(", ".join([word, *doubts]), kind, formatting.date(results["started_ns"]))
 
 
 def _told(results: dict[str, Any]) -> list[str]:

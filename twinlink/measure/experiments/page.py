@@ -44,8 +44,7 @@ def _verdict(rows: Sequence[Row], found: Mapping[str, Any]) -> str:
     kind = document.BAD if missing or not rows else document.GOOD
     if not found["complete"]:
         word, kind = "broken off", document.BAD
-    doubts = ["few values (--quick)"] if found["quick"] else []
-    doubts += ["on a busy machine"] if load.warning(found["load"]) else []
+    doubts = document.doubts(found["quick"], found["load"])
     if doubts and kind == document.GOOD:
         kind = document.DOUBTFUL
     return document.badge(", ".join([word, *doubts]), kind, formatting.date(found["started_ns"]))
