@@ -45,10 +45,11 @@ h3 { margin: 1.2rem 0 .3rem; font-size: 1.05rem; }
 .scroll::-webkit-scrollbar-thumb { background: var(--soft); border-radius: .25rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top;
-         font-size: .9rem; }
-th { vertical-align: bottom; font-weight: 600; } small { white-space: nowrap; }
+         font-size: .9rem; white-space: nowrap; }
+th { vertical-align: bottom; font-weight: 600; white-space: normal; }
+td.prose { white-space: normal; min-width: 10rem; }
 th:first-child, td:first-child, td.word, th.word { text-align: left; }
-th:first-child, td:first-child { padding-left: 0; } td:first-child, td.word { white-space: nowrap; }
+th:first-child, td:first-child { padding-left: 0; }
 tr.direction td { font-weight: 600; text-align: left; padding-top: .7rem; }
 .facts td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 .facts td:first-child { color: var(--soft); padding-right: 1rem; white-space: nowrap; }
@@ -149,6 +150,11 @@ def _row(texts: Iterable[str], words: int) -> str:
 def word(text: str) -> str:
     """A cell of a column of words."""
     return f"<td class=word>{escape(text)}</td>"
+
+
+def prose(text: str) -> str:
+    """A cell of sentences."""
+    return f"<td class=prose>{escape(text)}</td>"
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> str:

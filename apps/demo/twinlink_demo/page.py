@@ -76,9 +76,9 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
         return ""
     titles = ("PRBs", "from record", "lasts", "over the floor", "twin asks", "block installed", "applied from record",
               "freed cells with energy", "closed")  # fmt: skip
-    rows = [
-        (
-            format_prbs(each["prbs"]),
+    rows = []
+    for each in episodes:
+        cells = (
             f"{each['first_record']}",
             f"{each['duration_ns'] / 1e9:.2f} s",
             "-" if each["inr_db"] is None else f"{each['inr_db']:.1f} dB",
@@ -86,12 +86,11 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
             "-" if each["installed_ns"] is None else f"+{ms(each['installed_ns'] - each['on_ns'])}",
             "-" if each["applied_record"] is None else f"{each['applied_record']}",
             f"{each['freed_busy']} of {each['freed_cells']}",
-            _closed(each),
         )
-        for each in episodes
-    ]
+        first, last = document.word(format_prbs(each["prbs"])), document.prose(_closed(each))
+        rows.append(f"<tr>{first}{''.join(map(document.cell, cells))}{last}</tr>")
     return (
-        f"<h3>Every interferer</h3>\n{document.table(titles, rows)}\n"
+        f"<h3>Every interferer</h3>\n{document.rows_table(titles, rows)}\n"
         '<p class="soft">Times count from the record with which the interferer came on, to a block that covers all its '
         "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away.</p>"
     )
