@@ -67,7 +67,11 @@ pre { overflow-x: auto; background: var(--raised); padding: .6rem; }
   .facts td:first-child { white-space: normal; width: 35%; }
   .wide img { min-width: 36rem; } .wide figcaption::before { content: "⟷ Scroll sideways to see all of it. "; }
 }
-@media print { .scroll { overflow: visible; } }
+@media print {
+  .scroll { overflow: visible; background: none; } h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
+  .beside { display: block; } .beside > div { break-inside: avoid; }
+  img { width: auto; max-width: 100%; max-height: 20cm; }
+}
 """
 
 
