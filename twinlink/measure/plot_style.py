@@ -37,6 +37,7 @@ STYLE: Any = {
     "grid.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
+    "legend.handlelength": 2.8,  # dashes can be told apart
     "lines.markersize": 5,
     "svg.hashsalt": "twinlink",  # the same identifiers in each run
 }
