@@ -167,7 +167,8 @@ def draw(path: Path, found: dict[str, Any]) -> None:
             style: dict[str, Any] = {
                 "color": shown.colour,
                 "marker": shown.marker,
-                "ls": "--" if shown.raw else "-",
+                "ls": shown.line,
+                "mfc": shown.face,
                 "lw": 1,
             }
             octets = [cell["octets"] for cell in cells]

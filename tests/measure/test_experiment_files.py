@@ -2,12 +2,16 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from tests import reports
 from twinlink.errors import ConfigurationError, TwinlinkError
-from twinlink.measure.experiments import NAMES, description, measuring, outcome, report, verdicts
+from twinlink.measure import plot_style
+from twinlink.measure.experiments import NAMES, description, figure, measuring, outcome, report, verdicts
 from twinlink.measure.experiments.outcome import FAILED, Row
 
 
@@ -126,15 +130,70 @@ def test_what_is_left_behind(tmp_path: Path) -> None:
         "system": {"cpus": 2, "cpu_model": "one", "kernel": "6", "python": "3"}, "load": [], "notes": [],
         "figures": {"more.png": "More"},
     }  # fmt: skip
+    (tmp_path / "more.png").write_bytes(b"a picture of this kind")
     report.write(tmp_path, experiment, rows, report.content(experiment, rows, about))
     text = (tmp_path / "table.md").read_text()
-    assert "| a | 3 | 1.50 (1) |" in text
+    assert "| a | 3 | 1.50 ±1.24 (1) |" in text
     assert f"| b | 0 ({FAILED}) | - (2.5) |" in text
     assert "- b: failed, no value was measured" in text
     assert "published 1000; here count 10 (--quick: too few for conclusions)." in text
     assert "- The machine." in text
-    assert (tmp_path / "figure.png").stat().st_size > 1000
     page = (tmp_path / "report.html").read_text()
-    assert all(each in page for each in ("What was not the same", 'src="figure.png"', 'src="more.png" alt="More"'))
+    reports.check(page)
+    assert page.count("data:image/png;base64,") == 2
+    assert "<td>1.50 <small>±1.24</small><small class=below>paper 1</small></td>" in page
+    assert "1 of 2 cases missing, few values (--quick)" in page
+    assert "What was not the same" in page
     records = np.genfromtxt(tmp_path / (rows[0].records or ""), delimiter=",", names=True)
     assert outcome.spread(records["ms"]) == (rows[0].figures, rows[0].ci95)
+
+
+def drawn(rows: list[Row], experiment: description.Experiment, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The figures of an experiment, as matplotlib has them, by file."""
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(plot_style, "write", lambda figure, path: kept.update({path.name: figure}))
+    figure.draw(Path(), experiment, rows, "loopback")
+    assert {*kept} == {*figure.drawings(experiment, rows)}
+    for each in kept.values():
+        plt.close(each)
+    return kept
+
+
+def test_numbers_are_a_scale_and_bars_are_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cases of one payload stand at it, whatever their number."""
+    experiment = description.load("table-1")
+    rows = []
+    for octets in (100, 1024, 102400):
+        for subject in ("zenoh", "zeromq"):
+            case = {"direction": "rw-dt", "octets": octets, "subject": subject}
+            rows.append(Row(case, 20, {"latency": 2.0}, values=[1.0, 2.0, 3.0] * 7, intervals={"latency": (1.5, 2.75)}))
+    found = drawn(rows, experiment, monkeypatch)
+    (axis,) = found[figure.MEANS].axes
+    assert {float(x) for line in axis.get_lines() for x in line.get_xdata()} == {100, 1024, 102400}
+    (bars,) = axis.containers[0][2]
+    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[1.5, 2.75]] * 3
+    names = [text.get_text() for text in found[figure.MEANS].legends[0].get_texts()]
+    assert names == ["Zenoh, RW→DT", "ZeroMQ, RW→DT"]
+    assert [text.get_text() for text in found[figure.BOXES].legends[0].get_texts()] == names
+
+
+def test_a_figure_over_time_has_a_panel_for_each_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = description.load("hub-resources")
+    rows = [
+        Row({"protocol": protocol, "process": process}, 3, {"cpu_mean": 2.0}, values=[1.0, 2.0, 3.0],
+            series={"CPU (%)": [1.0, 2.0, 3.0], "memory (MiB)": [9.0, 9.0, 9.0]})
+        for protocol in ("mqtt", "modbus") for process in ("twin", "plc")
+    ]  # fmt: skip
+    found = drawn(rows, experiment, monkeypatch)
+    assert {*found} == {figure.MEANS, figure.TREND}, "a box of three values"
+    panels = [(axis.get_title(loc="left"), axis.get_ylabel()) for axis in found[figure.TREND].axes]
+    assert panels == [(process, what) for process in ("twin (Unity)", "PLC (PLCSIM)")
+                      for what in ("CPU (%)", "memory (MiB)")]  # fmt: skip
+    assert [text.get_text() for text in found[figure.TREND].legends[0].get_texts()] == ["MQTT", "Modbus"]
+
+
+def test_a_high_percentile_needs_its_values() -> None:
+    few, many = (outcome.spread(np.arange(number, dtype=float))[0] for number in (999, 1000))
+    assert few["p90"] == pytest.approx(0.9 * 998, rel=0.01)
+    assert few["p999"] is None
+    assert many["p999"] == pytest.approx(998, abs=1)

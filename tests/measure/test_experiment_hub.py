@@ -1,5 +1,6 @@
 """Experiments with a PLC and a hub, and the statistics over their rows."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,19 @@ def test_the_usage_of_each_process_is_a_series(tmp_path: Path) -> None:
         assert row.n >= 1
         assert (row.figures["memory_min"] or 0) > 1
         assert (tmp_path / (row.records or "")).is_file()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
+def test_the_sizes_of_packets_are_those_of_the_protocol(tmp_path: Path) -> None:
+    run = quiet(tmp_path, "hub-bandwidth", {"update_ms": 50, "seconds": 2.5}, lambda part: part["protocol"] == "modbus",
+                "netns")  # fmt: skip
+    (row,) = hub.measure(run)
+    assert row.status == "done", row.reason
+    # Ethernet, IP and TCP have 66 octets with time stamps; 78 with a request of one register, at most 83 with any.
+    assert min(row.sizes) == 66
+    assert 78 in row.sizes
+    assert max(row.sizes) <= 83
+    assert (tmp_path / hub.PACKETS).stat().st_size > 1000
 
 
 def test_the_plc_speaks_s7_to_any_client() -> None:

@@ -151,9 +151,51 @@ def test_a_log_axis_without_anything_above_0_says_so(values: list[float], tmp_pa
     assert [text.get_text() for axis in (upper, lower) for text in axis.texts] == ["nothing above 0"] * 2
 
 
+@pytest.mark.parametrize("payloads", [(100, 1024), (100, 102400, 1048576)])
+def test_points_stand_at_their_payloads_and_the_legend_names_no_others(
+    payloads: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published points of other payloads are neither drawn nor named."""
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(plot_style, "write", lambda figure, path: kept.update({path.stem: figure}))
+    synthetic_run.write(tmp_path, subjects=("zeromq", "zenoh", "mqtt-qos0", "raw-tcp"), payloads=payloads, rounds=2)
+    drawn = {each.path.stem: each for each in figures.draw(tmp_path / "figures", *computed(tmp_path))}
+    subjects = {each.short for each in formatting.SUBJECTS.values()}
+    for name in ("latency", "rtt", "jitter"):
+        lines = [line for axis in kept[name].axes for line in axis.get_lines() if line.axes.get_xscale() == "log"]
+        points = {float(x) for line in lines for x in line.get_xdata() if line.get_transform() == line.axes.transData}
+        published = {octets for each in reference_results.MQTT for octets, _ in each.points if octets}
+        least, most = kept[name].axes[0].get_xlim()
+        assert points - published == {*payloads} - published
+        assert all(least <= x <= most for x in points)
+        (legend,) = kept[name].legends
+        named = {text.get_text() for text in legend.get_texts()}
+        assert {"Zenoh", "ZeroMQ", "MQTT QoS 0", "raw TCP"} == named & subjects
+        for each in reference_results.MQTT:
+            told = name == "latency" and any(octets is None or least <= octets <= most for octets, _ in each.points)
+            assert (each.label in named) is (each.label in drawn[name].caption) is told
+    for figure in kept.values():
+        plt.close(figure)
+
+
+def test_a_legend_names_what_the_axis_shows() -> None:
+    figure, (axis,) = plot_style.panels(1, 2.0)
+    axis.plot([1, 2], [1, 2], label="within")
+    axis.plot([7], [1], "o", label="beyond")
+    axis.axhline(9, label="above")
+    axis.errorbar([1], [2], [0.5], label="on the border")
+    axis.set(xlim=(1, 3), ylim=(0, 3))
+    plot_style.legend(figure, [axis])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["within", "on the border"]
+    plt.close(figure)
+
+
 def test_subjects_can_be_told_apart() -> None:
-    shown = [(each.colour, each.marker, each.raw) for each in formatting.SUBJECTS.values()]
-    assert len({colour for colour, _, _ in shown}) == len(shown)
+    shown = [*formatting.SUBJECTS.values()]
+    assert len({each.colour for each in shown}) == len(shown)
+    assert len({(each.marker, each.line) for each in shown}) == len(shown), "not without colour"
+    lines = [plot_style.line_style(number) for number in range(22)]
+    assert len({(each["marker"], each["ls"]) for each in lines}) == len(lines)
     for name in ("zeromq", "zenoh", "raw-tcp", "carrier-pigeon"):
         assert re.fullmatch("#[0-9a-f]{6}", formatting.subject(name).colour)
     assert formatting.ordered(["raw-tcp", "carrier-pigeon", "zeromq", "zenoh", "zeromq"]) == [

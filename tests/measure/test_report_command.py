@@ -1,12 +1,12 @@
 """`twinlink report`, as a user starts it: one run made again, two runs compared."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import reports
 from tests.cli.running import Start, no_more_than_1000_octets
 from tests.measure import synthetic_run
 from twinlink.errors import ConfigurationError
@@ -46,8 +46,7 @@ def test_the_page_needs_no_other_file(start: Start, tmp_path: Path) -> None:
     assert start("report", str(tmp_path)).code() == 0
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(list((tmp_path / "figures").glob("*.png"))) > 3
-    assert not re.search(r"(?:src|href)=[\"'](?!data:)|url\(|@import", page)
-    assert 'name="viewport"' in page
+    reports.check(page)
     assert "broken off" in page
     for cell in results.load(tmp_path)["cells"]:
         if cell["status"] != "done":

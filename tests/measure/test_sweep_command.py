@@ -56,7 +56,7 @@ SWEEPS = {
     ),
     "option": (
         *("--subjects", "zeromq", "--option", "zeromq.send_hwm=500", "--option", "zeromq.reliability=detect", *ONE_WAY),
-        *("--count", "2", "--rounds", "1"),
+        *("--quick", "--count", "2"),
     ),
     "requirement": (
         *("--subjects", "zeromq", *ONE_WAY, "--count", "4", "--rounds", "1", "--rate", "50"),
@@ -235,6 +235,14 @@ def test_an_option_of_a_subject_reaches_it(begun: dict[str, tuple[Run, Path]]) -
     finish(run)
     used = content(folder)["configuration"]["used"]["subject_options"]["zeromq"]
     assert (used["send_hwm"], used["reliability"]) == (500, "detect")
+
+
+def test_a_quick_sweep_takes_few_messages_and_says_so(begun: dict[str, tuple[Run, Path]]) -> None:
+    """As many as an option says, where it does."""
+    _, folder = begun["option"]
+    used = content(folder)["configuration"]["used"]
+    assert {name: used[name] for name in ("count", "rounds", "warm_up")} == {"count": 2, "rounds": 1, "warm_up": 5}
+    assert "few values (--quick)" in (folder / "report.html").read_text()
 
 
 def test_a_requirement_that_is_not_met_is_exit_code_1(begun: dict[str, tuple[Run, Path]]) -> None:

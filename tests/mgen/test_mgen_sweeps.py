@@ -216,7 +216,10 @@ def test_a_sweep(begun: dict[str, Sweep], transport: str, pattern: str) -> None:
     folder = one.folder / "out dir/of mine" / f"{transport}-{pattern}"
     logs = [*(f"{cell}.tx.drc" for cell in CELLS), "rw.rx.drc", "dt.rx.drc"]
     said = [f"{side}-{end}.txt" for side in ("rw", "dt") for end in ("mgen", "bridge")]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*logs, *said, "rw.csv", "dt.csv", "report.txt"])
+    drawn = [f"{name}.{kind}" for name in ("delay", "delay-parts") for kind in ("png", "svg")]
+    names = [*logs, *said, "rw.csv", "dt.csv", "report.txt", *drawn]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names), one.said()
+    assert all((folder / name).stat().st_size > 5000 for name in drawn)
     assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name]  # nothing hidden either
     table = {line.split()[0]: line.split()[1:5] for line in one.said().splitlines() if line.startswith(("rw-", "dt-"))}
     assert table == {cell: ["5", "5", "0", "0"] for cell in CELLS}

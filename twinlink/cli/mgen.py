@@ -3,12 +3,14 @@
 in: listens on the given UDP and TCP ports, as an MGEN receiver does, and sends each message over the link, a TCP
 message with all its fragments as one.  out: forwards the messages from the link to MGEN receivers, unchanged.  both:
 does both over one link, on each of two hosts; --out-udp and --out-tcp then name the receivers.  join: joins MGEN's logs
-and the bridge's records, and reports MGEN's delay and the link's part of it.
+and the bridge's records, and reports MGEN's delay and the link's part of it.  draw: draws them, from the folder of a
+sweep of mgen-scripts/run.
 
 By default, in connects to tcp/127.0.0.1:7447 and out listens at that port.
 """
 
 import argparse
+import importlib.util
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +29,7 @@ from twinlink.process.ip_address import check_host
 from twinlink.protocol.rtt import percentiles
 
 from ..appkit import convert, linking, outputs
-from ..appkit.console import DONE, NOT_MET, Output, Stop, log, rendered
+from ..appkit.console import DONE, NOT_MET, Output, Stop, log, rendered, writing
 
 _NAME = "twinlink mgen"
 EXAMPLES = """
@@ -39,13 +41,14 @@ _LISTEN_HOST = "0.0.0.0"
 _OUT_HOST = "127.0.0.1"
 _PLACE = re.compile(r"(?:(?P<host>\[[^\[\]]+\]|[^\[\]:]+):)?(?P<port>[0-9]{1,5})")
 _NO_PEER_S = 5.0  # without a peer, before the log says so
+_WAYS = ("in", "out", "both", "join", "draw")
 _OTHER = {"in": "out", "out": "in", "both": "both"}  # what runs on the other host
 _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("way", choices=("in", "out", "both", "join"), metavar="in|out|both|join", help="what to do")
+    parser.add_argument("way", choices=_WAYS, metavar="|".join(_WAYS), help="what to do")
     linking.add_options(parser, listens=None, flow="mgen")
     parser.add_argument("--udp", metavar="[HOST:]PORT", help="in, both: listen here; out: MGEN listens there")
     parser.add_argument("--tcp", metavar="[HOST:]PORT", help="the same for TCP")
@@ -64,11 +67,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     outputs.add_option(parser)
     parser.add_argument("--tx", type=Path, metavar="FILE", help="join: the log of the sending mgen (with txlog)")
     parser.add_argument("--rx", type=Path, metavar="FILE", help="join: the log of the receiving mgen")
+    parser.add_argument("--sweep", type=Path, metavar="DIR", help="draw: the folder of the sweep; the figures go there")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Carry until Ctrl-C and print the summary; or join and print."""
-    return _join(given) if given.way == "join" else _carry(given)
+    """Carry until Ctrl-C and print the summary; or join and print, or draw."""
+    return _draw(given) if given.way == "draw" else _join(given) if given.way == "join" else _carry(given)
 
 
 def _carry(given: argparse.Namespace) -> int:
@@ -216,7 +220,7 @@ def _address(text: str, host: str, key: str) -> Address:
 
 def _reject_unused(given: argparse.Namespace) -> None:
     """Raises ConfigurationError for an option that has no effect in this direction."""
-    unused = ["tx", "rx"] if given.way == "both" else ["tx", "rx", "out_udp", "out_tcp"]
+    unused = ["tx", "rx", "sweep"] if given.way == "both" else ["tx", "rx", "sweep", "out_udp", "out_tcp"]
     for key in unused:
         if getattr(given, key) is not None:
             option = f"--{key.replace('_', '-')}"
@@ -298,6 +302,19 @@ def _join(given: argparse.Namespace) -> int:
     if found.unmatched:
         return NOT_MET
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
+
+
+def _draw(given: argparse.Namespace) -> int:
+    if given.sweep is None:
+        raise twinlink.ConfigurationError("draw: give --sweep, the folder of a sweep of mgen-scripts/run")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise twinlink.TwinlinkError("draw needs matplotlib, not installed here: pip install 'twinlink[measure]'")
+    from twinlink.measure import mgen_figures
+
+    with writing(given.sweep):
+        drawn = [str(path) for path in mgen_figures.draw(given.sweep, mgen_figures.read(given.sweep))]
+    Output(given.json).emit({"figures": drawn}, "\n".join(drawn))
+    return DONE
 
 
 def _known(found: log_join.Joined, name: str) -> list[int]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _NAME = "twinlink sweep"
 EXAMPLES = """
+twinlink sweep --quick                   # does it run here? under a minute
 twinlink sweep --setting loopback        # the paper's table on this machine
 twinlink sweep --subjects zeromq,raw-zeromq --payloads 100,64KB --rounds 10
 twinlink sweep --systems mqtt,opcua --count 500
@@ -171,9 +172,7 @@ def _plan(given: argparse.Namespace) -> Plan:
         payloads=tuple(map(convert.octets, convert.parts(given.payloads))),
         directions=convert.parts(given.directions),
         modes=convert.parts(given.mode or ("open" if mgen else "closed")),
-        count=given.count,
-        rounds=min(given.rounds, given.count),
-        warm_up=given.warm_up,
+        **sweep_options.how_often(given),
         rate_hz=given.rate or (sweep_options.MGEN_HZ if mgen else Plan.rate_hz),
         source=given.source,
         timeout_s=given.timeout,

@@ -15,6 +15,7 @@ from ..appkit import convert, options
 
 MGEN_HZ = 20.0
 _MODES, _SETTINGS = tuple(formatting.MODES), tuple(formatting.SETTINGS)
+QUICK = {"count": 20, "rounds": 1, "warm_up": 5}  # in place of the plan's
 ALL = "all"
 _REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 
@@ -100,22 +101,30 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 def _add_how_often(parser: argparse.ArgumentParser) -> None:
     """Options: number of messages and rounds."""
     parser.add_argument(
-        "--count",
-        type=convert.count,
-        default=Plan.count,
-        metavar="N",
-        help="messages of each cell in all rounds together",
+        "--quick",
+        action="store_true",
+        help="few messages, in under a minute, or two on a busy machine: whether it runs here",
     )
-    parser.add_argument(
-        "--rounds", type=convert.count, default=Plan.rounds, metavar="N", help="rounds; each starts all processes anew"
-    )
-    parser.add_argument(
-        "--warm-up",
-        type=convert.whole(0),
-        default=Plan.warm_up,
-        metavar="N",
-        help="uncounted messages before each cell in each round",
-    )
+    for name, number, what in (
+        ("count", convert.count, "messages of each cell in all rounds together"),
+        ("rounds", convert.count, "rounds; each starts all processes anew"),
+        ("warm_up", convert.whole(0), "uncounted messages before each cell in each round"),
+    ):
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=number,
+            metavar="N",
+            help=f"{what}; default {getattr(Plan, name)}, with --quick {QUICK[name]}",
+        )
+
+
+def how_often(given: argparse.Namespace) -> dict[str, int]:
+    """Count, rounds and warm-up, as the plan takes them."""
+    often = {
+        name: default if (value := getattr(given, name)) is None else value
+        for name, default in (QUICK if given.quick else {name: getattr(Plan, name) for name in QUICK}).items()
+    }
+    return often | {"rounds": min(often["rounds"], often["count"])}
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from .table import at_rate
 
 CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4
 NAMES = ("latency", "rtt", "cdf-rw-dt", "cdf-dt-rw", "jitter", "delay-over-time", "rate")
-_SPREAD = 0.13  # horizontal distance between subjects, as a logarithm
+_MARKS = 0.15  # distance of the markers along a distribution, as a share of the axes' diagonal
 _SHORTEST = 0.1  # of a value: a bar that reaches lower, or below 0, ends there, as a log axis has no 0
 
 
@@ -51,40 +51,43 @@ def _delays(folder: Path, results: dict[str, Any], name: str) -> Drawn | None:
     if not directions:
         return None
     figure, axes = plot_style.panels(len(directions), 3.1)
+    context: dict[str, reference_results.Context] = {}
+    papers = False
     for axis, direction in zip(axes, directions, strict=True):
         here = [cell for cell in cells if cell["direction"] == direction]
-        for subject, place in _places(here):
+        for subject in formatting.ordered(cell["subject"] for cell in here):
             mine = _of(here, subject)
             spreads = [cell["statistics"]["one_way_delay_ns" if one_way else "rtt_ns"] for cell in mine]
-            _line(axis, subject, place, [cell["octets"] for cell in mine], spreads, "mean", "ci95")
-        _paper(axis, here, direction, one_way)
-        if one_way:
-            _context(axis)
+            _line(axis, subject, [cell["octets"] for cell in mine], spreads, "mean", "ci95")
+        papers |= _paper(axis, here, direction, one_way)
         plot_style.payload_axis(axis, here)
+        if one_way:
+            context |= {each.label: each for each in _context(axis)}
         plot_style.log_ms(axis, "one-way delay (ms)" if one_way else "RTT (ms)")
         axis.set_title(f"{formatting.DIRECTIONS[direction]}: mean {'one-way delay' if one_way else 'round-trip time'}")
     plot_style.legend(figure, axes)
-    caption = (
-        "Bars: CI95 of the mean (moving-block bootstrap), cut off at a tenth of the mean. Pale lines: the paper's "
-        f"Table I ({reference_results.PAPER_SETTING})"
-    )
-    if one_way:
-        context = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in reference_results.MQTT)
-        caption += f"; grey: published MQTT ({context}). Both are other settings and no comparison."
-        if left_out:
-            caption += f" {left_out} cells are left out: the clocks agree to no better than 20 % of their delay."
-    else:
-        caption += "; another setting and no comparison. The residence time at the receiver is part of the RTT."
+    caption = "Bars: CI95 of the mean (moving-block bootstrap), cut off at a tenth of the mean."
+    if papers:
+        caption += f" Pale lines: the paper's Table I ({reference_results.PAPER_SETTING}), another setting."
+    if context:
+        told = "; ".join(f"{each.label}: {each.quantity}, {each.setting}" for each in context.values())
+        caption += f" Grey: published MQTT ({told}), other settings and no comparison."
+    if left_out:
+        caption += f" {left_out} cells are left out: the clocks agree to no better than 20 % of their delay."
+    if not one_way:
+        caption += " The residence time at the receiver is part of the RTT."
     title = "Mean one-way delay (the paper's Fig. 2)" if one_way else "Mean round-trip time"
     return plot_style.save(figure, folder, name, results, cells, title, caption)
 
 
-def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None:
+def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> bool:
+    """Draw the paper's values beside ours; whether there are any."""
+    found = False
     for subject in formatting.ordered(cell["subject"] for cell in cells):
         octets = sorted(cell["octets"] for cell in _of(cells, subject))
         rows = [(each, row) for each in octets if (row := reference_results.row(subject, direction, each))]
         if rows:
-            shown = formatting.subject(subject)
+            found, shown = True, formatting.subject(subject)
             axis.plot(
                 [each for each, _ in rows],
                 [row.latency_ms if one_way else row.rtt_ms for _, row in rows],
@@ -95,23 +98,23 @@ def _paper(axis: Axes, cells: list[Cell], direction: str, one_way: bool) -> None
                 zorder=1,
                 label=f"{shown.short}, the paper",
             )
+    return found
 
 
-def _context(axis: Axes) -> None:
+def _context(axis: Axes) -> list[reference_results.Context]:
+    """Draw what others published, as far as its payloads are within the axis; returns it."""
+    least, most = axis.get_xlim()
+    shown = []
     for each, marker in zip(reference_results.MQTT, "*_x", strict=True):
-        octets = [place for place, _ in each.points if place is not None]
-        if octets:
-            axis.plot(
-                octets,
-                [value for _, value in each.points],
-                marker,
-                color=plot_style.GREY,
-                ls=":",
-                lw=1,
-                label=each.label,
-            )
-        else:
+        points = [(octets, value) for octets, value in each.points if octets is not None and least <= octets <= most]
+        if points:
+            axis.plot(*zip(*points, strict=True), marker, color=plot_style.GREY, ls=":", lw=1, label=each.label)
+        elif each.points[0][0] is None:
             axis.axhline(each.points[0][1], color=plot_style.GREY, ls="-.", lw=1, label=each.label)
+        else:
+            continue
+        shown.append(each)
+    return shown
 
 
 def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) -> Drawn | None:
@@ -125,12 +128,13 @@ def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) 
     one_way = all((spread := cell["statistics"]["one_way_delay_ns"]) and spread["usable"] for cell in cells)
     figure, axes = plot_style.panels(len(payloads), 2.3)
     for axis, octets in zip(axes, payloads, strict=True):
-        for subject in formatting.ordered(cell["subject"] for cell in cells):
+        subjects = formatting.ordered(cell["subject"] for cell in cells)
+        for number, subject in enumerate(subjects):
             for cell in _of(cells, subject):
                 if cell["octets"] == octets:
                     rows = found[cell["id"]]
                     values = rows.one_way_ns if one_way else rows.sent["rtt_ns"][rows.sent["acknowledged"]]
-                    _step(axis, subject, np.sort(np.maximum(values, 1)) / 1e6)
+                    _step(axis, subject, np.sort(np.maximum(values, 1)) / 1e6, number / len(subjects))
         axis.set(ylabel="share of messages", ylim=(0, 1.02))
         axis.set_title(f"{formatting.DIRECTIONS[direction]}, {formatting.payload(octets)}")
         plot_style.log_ms_x(axis)
@@ -145,10 +149,14 @@ def _cdf(folder: Path, results: dict[str, Any], found: Records, direction: str) 
     return plot_style.save(figure, folder, f"cdf-{direction}", results, cells, title, caption)
 
 
-def _step(axis: Axes, subject: str, values: Any) -> None:
+def _step(axis: Axes, subject: str, values: Any, place: float) -> None:
+    """A distribution; ``place``, from 0 to 1, is that of its markers, so that those of alike ones stand apart."""
     shown = formatting.subject(subject)
     share = np.arange(1, len(values) + 1) / len(values)
-    axis.step(values, share, where="post", color=shown.colour, lw=1.4, ls="--" if shown.raw else "-", label=shown.short)
+    axis.step(
+        values, share, where="post", color=shown.colour, lw=1.4, ls=shown.line, label=shown.short,
+        marker=shown.marker, mfc=shown.face, ms=4, markevery=(place * _MARKS, _MARKS),
+    )  # fmt: skip
 
 
 def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
@@ -160,10 +168,10 @@ def _jitter(folder: Path, results: dict[str, Any]) -> Drawn | None:
     figure, axes = plot_style.panels(len(directions), 2.7)
     for axis, direction in zip(axes, directions, strict=True):
         here = [cell for cell in cells if cell["direction"] == direction]
-        for subject, place in _places(here):
+        for subject in formatting.ordered(cell["subject"] for cell in here):
             mine = _of(here, subject)
             spreads = [cell["statistics"]["paper_rtt_jitter_ns"] for cell in mine]
-            _line(axis, subject, place, [cell["octets"] for cell in mine], spreads, "p95", "p95_ci95")
+            _line(axis, subject, [cell["octets"] for cell in mine], spreads, "p95", "p95_ci95")
         plot_style.payload_axis(axis, here)
         plot_style.log_ms(axis, "p95 of |ΔRTT| (ms)")
         axis.set_title(formatting.DIRECTIONS[direction])
@@ -211,8 +219,8 @@ def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:
     delays, arrived = rows.one_way_ns / 1e6, rows.arrived
     seconds = (arrived["sent_ns"] - start_ns) / 1e9
     seen = delays > 0  # a log axis has no place for the others; the page flags them
-    axis.plot(seconds[seen], delays[seen], ".", color=shown.colour, ms=2.5, alpha=0.6, label=shown.short,
-              markerfacecolor="none" if shown.raw else shown.colour, mew=0.6, rasterized=True)  # fmt: skip
+    axis.plot(seconds[seen], delays[seen], shown.marker, color=shown.colour, ms=2.5, alpha=0.6, label=shown.short,
+              mfc="none" if shown.raw else shown.colour, mew=0.6, rasterized=True)  # fmt: skip
     for number in np.unique(arrived["round"]):
         mine = (arrived["round"] == number) & seen
         if mine.any() and bound_ns is not None:
@@ -272,7 +280,7 @@ def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
     high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6
     axis.errorbar(
         [rate for rate, _ in points], middle, [np.zeros(len(points)), np.maximum(high - middle, 0)], fmt=shown.marker,
-        color=shown.colour, mfc="white" if shown.raw else shown.colour, capsize=2, lw=1.2, label=shown.short,
+        color=shown.colour, mfc=shown.face, capsize=2, lw=1.2, label=shown.short,
     )  # fmt: skip
 
 
@@ -290,13 +298,13 @@ def _search(axis: Axes, cells: list[Cell]) -> None:
     axis.plot([min(known), max(known)], [min(known), max(known)], color=plot_style.GREY, lw=1, zorder=1)
     for cell in cells:
         shown = formatting.subject(cell["subject"])
-        for step in cell["search"]["steps"]:
+        for step in sorted(cell["search"]["steps"], key=lambda step: not step["lossless"]):  # the legend has the first
             if step["rate_hz"] and step.get("span_s"):
                 kept = step["lossless"]
                 axis.plot(
                     step["rate_hz"], step["received"] / step["span_s"], shown.marker if kept else "x",
-                    color=shown.colour, mfc="white" if shown.raw else shown.colour, ms=4.5,
-                    label=shown.short if kept else None,
+                    color=shown.colour, mfc=shown.face, ms=4.5,
+                    label=shown.short,
                 )  # fmt: skip
     axis.set(xscale="log", yscale="log", ylabel="messages/s received")
     for scale, limits in ((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim())):
@@ -305,26 +313,17 @@ def _search(axis: Axes, cells: list[Cell]) -> None:
     axis.set_title("The search for the highest rate")
 
 
-def _line(
-    axis: Axes, subject: str, shift: float, octets: list[int], spreads: list[dict[str, Any]], key: str, interval: str
-) -> None:
-    """Means or percentiles over the payloads; subjects are shifted sideways, so that their bars do not overlap."""
+def _line(axis: Axes, subject: str, octets: list[int], spreads: list[dict[str, Any]], key: str, interval: str) -> None:
+    """Means or percentiles over the payloads."""
     shown = formatting.subject(subject)
     values = np.array([spread[key] for spread in spreads], float)
     known = np.array([spread[interval] or (spread[key], spread[key]) for spread in spreads], float)
     values = np.maximum(values, 1) / 1e6
     bars = np.abs(np.maximum(known.T / 1e6, values * _SHORTEST) - values)
     axis.errorbar(
-        np.array(octets) * shift, values, bars, color=shown.colour, marker=shown.marker, lw=1.3, capsize=2, zorder=3,
-        ls="--" if shown.raw else "-", mfc="white" if shown.raw else shown.colour, label=shown.short,
+        octets, values, bars, color=shown.colour, marker=shown.marker, lw=1.3, capsize=2, zorder=3,
+        ls=shown.line, mfc=shown.face, label=shown.short,
     )  # fmt: skip
-
-
-def _places(cells: list[Cell]) -> list[tuple[str, float]]:
-    """Each subject with the factor by which it is shifted sideways."""
-    names = formatting.ordered(cell["subject"] for cell in cells)
-    shifts = np.exp(np.linspace(-_SPREAD, _SPREAD, len(names)) if len(names) > 1 else np.zeros(1))
-    return list(zip(names, shifts.tolist(), strict=True))
 
 
 def _measured(results: dict[str, Any], mode: str, quantity: str) -> list[Cell]:

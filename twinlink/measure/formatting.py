@@ -1,5 +1,6 @@
 """Names, colours and number formats of subjects, directions, payloads and times, for table, figures and page."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,19 +29,29 @@ class Subject:
     Attributes:
         name: for people.
         short: for narrow columns.
-        colour, marker: matplotlib's.
-        raw: a baseline without twinlink: drawn dashed and open.
+        colour, marker, line: matplotlib's; marker and line tell all subjects apart without colour.  A baseline without
+            twinlink has a broken line and an open marker.
     """
 
     name: str
     short: str
     colour: str
     marker: str
-    raw: bool = False
+    line: str = "-"
+
+    @property
+    def raw(self) -> bool:
+        """Whether it is a baseline."""
+        return self.line != "-"
+
+    @property
+    def face(self) -> str:
+        """The colour inside its marker."""
+        return "white" if self.raw else self.colour
 
 
 # Okabe and Ito's colours, which are distinct for any colour vision: one hue for each library, the lighter of two for
-# the bare library, and a marker for each.  They are listed in this order everywhere; the paper's two first.
+# the bare library, and a marker and a line for each.  They are listed in this order everywhere; the paper's two first.
 SUBJECTS = {
     "zenoh": Subject("twinlink over Zenoh", "Zenoh", "#d55e00", "s"),
     "zeromq": Subject("twinlink over ZeroMQ", "ZeroMQ", "#0072b2", "o"),
@@ -48,27 +59,27 @@ SUBJECTS = {
     "mqtt-qos1": Subject("twinlink over MQTT, QoS 1", "MQTT QoS 1", "#cc79a7", "<"),
     "mqtt-qos2": Subject("twinlink over MQTT, QoS 2", "MQTT QoS 2", "#7b4fa3", ">"),
     "websocket": Subject("twinlink over WebSocket", "WebSocket", "#6b4a00", "h"),
-    "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", raw=True),
-    "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", raw=True),
-    "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", raw=True),
-    "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", raw=True),
-    "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", raw=True),
-    "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", raw=True),
-    "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", raw=True),
-    "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", raw=True),
-    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", raw=True),
-    "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", raw=True),
-    "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", raw=True),
-    "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", raw=True),
-    "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", raw=True),
-    "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", raw=True),
-    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", raw=True),
-    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "8", raw=True),
-    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "8", raw=True),
-    "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", raw=True),
-    "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", raw=True),
-    "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", raw=True),
-    "raw-own-opcua": Subject("OPC UA, own subscription", "OPC UA, own", "#e8764a", "D", raw=True),
+    "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", "--"),
+    "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", ":"),
+    "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", "--"),
+    "raw-tcp": Subject("raw TCP", "raw TCP", "#333333", "^", "-."),
+    "raw-mqtt": Subject("raw MQTT, QoS 0 (paho)", "raw MQTT", "#5fc9a8", "v", "--"),
+    "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", "-."),
+    "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", ":"),
+    "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", "--"),
+    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", "-."),
+    "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", "--"),
+    "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", ":"),
+    "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", "-."),
+    "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", "--"),
+    "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", "-."),
+    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", "--"),
+    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "d", "--"),
+    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "d", ":"),
+    "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", ":"),
+    "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", "--"),
+    "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", "-."),
+    "raw-own-opcua": Subject("OPC UA, own subscription", "OPC UA, own", "#e8764a", "D", "-."),
 }
 # twinlink over a library, and the bare library
 BASELINES = {
@@ -80,6 +91,7 @@ BASELINES = {
     "websocket": "raw-websocket",
 }
 SEPARATED = 10_000  # from which on `grouped` separates thousands
+LOPSIDED = 1.5  # ratio of an interval's sides from which on both are printed
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")
 
@@ -89,7 +101,9 @@ def subject(name: str) -> Subject:
     known = SUBJECTS.get(name)
     if known is None:
         raw = name.startswith("raw-")
-        known = Subject(name if raw else f"twinlink over {name}", name, _OTHERS[sum(name.encode()) % 4], "P", raw)
+        known = Subject(
+            name if raw else f"twinlink over {name}", name, _OTHERS[sum(name.encode()) % 4], "P", "--" if raw else "-"
+        )
     return known
 
 
@@ -146,6 +160,20 @@ def time(value_ns: float) -> str:
 def grouped(value: float) -> str:
     """As `decimal`; 0 without digits, and thousands separated from 10,000 on."""
     return "0" if value == 0 else f"{value:,.0f}" if abs(value) >= SEPARATED else decimal(value)
+
+
+def around(value: float, low: float, high: float, short: bool = False) -> str:
+    """A figure and how far its interval reaches: "1.23 ±0.04", or "1.23 -0.02 +0.30" where that is not alike.
+
+    `short` gives only the farther end, unless that would reach below 0 and the interval does not.
+    """
+    shown = grouped(value)
+    digits = len(shown.partition(".")[2])
+    below, above = max(0.0, value - low), max(0.0, high - value)
+    farther = max(below, above)
+    if (short or farther <= LOPSIDED * min(below, above)) and not value - farther < 0 <= low:
+        return f"{shown} ±{farther:.{digits}f}"
+    return f"{shown} -{below:.{digits}f} +{'∞' if math.isinf(above) else f'{above:.{digits}f}'}"
 
 
 def within(value_ns: int, bound_ns: float) -> str:

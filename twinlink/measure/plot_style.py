@@ -15,7 +15,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from . import formatting
@@ -35,6 +37,7 @@ STYLE: Any = {
     "grid.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
+    "legend.handlelength": 2.8,  # dashes can be told apart
     "lines.markersize": 5,
     "svg.hashsalt": "twinlink",  # the same identifiers in each run
 }
@@ -42,9 +45,13 @@ WIDTH = 4.8  # inches: on a phone (344 pixels) the text has the size of the page
 LONGEST = 58  # characters of the longest labels in two columns of a legend
 ROWS = 4  # of a legend, for which a figure has room
 ROW_HEIGHT = 0.18  # inches
+_EDGE = 1e-6  # of the axis: what lies on its border is within
 GREY = "#777777"
-# Of lines that are no subjects: Okabe and Ito's, and three more.
+# Of lines that are no subjects: Okabe and Ito's colours and three more; without colour, `line_style` tells 27 apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fa3", "#8c5a2b", "#333333")
+
+MARKERS = "osv^D<>ph"
+DASHES = ("-", "--", ":")
 
 Cell = dict[str, Any]
 
@@ -63,6 +70,12 @@ class Drawn:
     caption: str
 
 
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of the line with this number."""
+    again, place = divmod(number, len(COLOURS))
+    return {"color": COLOURS[place], "marker": MARKERS[place], "ls": DASHES[again % len(DASHES)]}
+
+
 def panels(number: int, height: float, share_x: bool = False) -> tuple[Figure, list[Axes]]:
     """A figure of ``number`` panels below each other, each ``height`` inches high."""
     figure, grid = plt.subplots(number, 1, squeeze=False, figsize=(WIDTH, 1.1 + height * number), sharex=share_x)
@@ -70,12 +83,16 @@ def panels(number: int, height: float, share_x: bool = False) -> tuple[Figure, l
 
 
 def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
-    """One legend for all panels, below them; a long one makes the figure higher, and not the panels lower."""
+    """One legend for all panels, below them; a long one makes the figure higher, and not the panels lower.
+
+    It names what a panel shows: not a line that lies beyond its limits, which must be set before.
+    """
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    entries.pop("", None)
+            line = handle[0] if isinstance(handle, ErrorbarContainer) else handle
+            if label and _is_within(axis, line):
+                entries.setdefault(label, line)
     if not entries:
         return
     order = [shown.short for shown in formatting.SUBJECTS.values()]
@@ -87,6 +104,14 @@ def legend(figure: Figure, axes: Iterable[Axes], **kwargs: Any) -> None:
     rows, columns = (half, 2) if width <= LONGEST else (len(entries), 1)
     figure.set_figheight(figure.get_figheight() + max(0, rows - ROWS) * ROW_HEIGHT)
     figure.legend(entries.values(), entries, loc="outside lower center", ncols=columns, columnspacing=1.2, **kwargs)
+
+
+def _is_within(axis: Axes, handle: Any) -> bool:
+    """Whether a point of a line lies within the limits of its axis; other artists always do."""
+    if not isinstance(handle, Line2D):
+        return True
+    points = (handle.get_transform() - axis.transAxes).transform(handle.get_xydata())
+    return bool((np.isfinite(points) & (points >= -_EDGE) & (points <= 1 + _EDGE)).all(axis=1).any())
 
 
 def payload_axis(axis: Axes, cells: list[Cell]) -> None:

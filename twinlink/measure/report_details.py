@@ -1,10 +1,10 @@
 """The lower part of the page: comparisons, clocks, every cell, method, hosts and versions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from . import formatting, reference_results, table
+from . import document, formatting, reference_results, table
 
 _SPREADS = {
     "rtt_ns": "RTT",
@@ -48,7 +48,7 @@ def comparisons(results: dict[str, Any]) -> str:
         ratios = sorted(each["ratio"] for each in found)
         span = f"{ratios[0]:.2f}" if len(ratios) == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
         note = "" if mode == "closed" else formatting.MODES[mode]
-        shown.append(_folded(f"{names}: {span}", note, _table(("", "ratio", "CI95", "p"), rows)))
+        shown.append(document.folded(f"{names}: {span}", note, document.table(("", "ratio", "CI95", "p"), rows)))
     return (
         "<h2>Comparisons between subjects</h2>\n<p>Ratio of the mean RTTs of two subjects. Rounds are interleaved and "
         "start fresh processes, so that both meet the same machine. Below 1 the first is faster. Where the interval "
@@ -67,8 +67,8 @@ def _anova(results: dict[str, Any]) -> str:
         )
         for each in _sorted(results["comparisons"]["anova"])
     ]
-    table = _table(("", "subjects", "F", "p"), rows)
-    return _folded("Do the subjects differ at all?", "one-way ANOVA", table) if rows else ""
+    found = document.table(("", "subjects", "F", "p"), rows)
+    return document.folded("Do the subjects differ at all?", "one-way ANOVA", found) if rows else ""
 
 
 def clocks(results: dict[str, Any]) -> str:
@@ -93,7 +93,7 @@ def clocks(results: dict[str, Any]) -> str:
     return (
         "<h2>Clocks</h2>\n<p>The offset of the peer's clock comes from the four timestamps of the acknowledgements, "
         "over the link itself; its bound covers any asymmetry of the path. NTP's view stands beside it. A negative "
-        f"delay, or a clock that was set, is flagged and stays as it is.</p>\n{_facts(rows)}"
+        f"delay, or a clock that was set, is flagged and stays as it is.</p>\n{document.facts(rows)}"
     )
 
 
@@ -116,7 +116,7 @@ def mgen(results: dict[str, Any]) -> str:
     return (
         "<h2>MGEN</h2>\n<p>Real MGEN processes sent and received; these are medians in ms from their logs, with the "
         "link's share from its own records. What is before and behind the link is MGEN's: its sockets, Nagle's "
-        f"algorithm in its TCP, the joining of fragments.</p>\n{_table(*rows)}"
+        f"algorithm in its TCP, the joining of fragments.</p>\n{document.table(*rows)}"
     )
 
 
@@ -127,7 +127,7 @@ def context() -> str:
         points = ", ".join(f"{ms:g} ms" + (f" at {octets:,} B" if octets else "") for octets, ms in each.points)
         rows.append((each.quantity, f"{points}; {each.setting}; {each.source}"))
     note = "<p class='soft'>Measured elsewhere and otherwise; none compares with what stands here.</p>"
-    return _folded("What others published of MQTT", "", note + _facts(rows))
+    return document.folded("What others published of MQTT", "", note + document.facts(rows))
 
 
 def cells(results: dict[str, Any]) -> str:
@@ -141,14 +141,16 @@ def _cell(cell: dict[str, Any]) -> str:
     state = "" if cell["status"] == "done" else str(cell["status"])
     reason = f"<p>{escape(str(cell['reason']))}</p>" if cell.get("reason") else ""
     if not figures:
-        return _folded(title, state or "nothing was sent", reason)
+        return document.folded(title, state or "nothing was sent", reason)
     rtt = figures["rtt_ns"]
     short = (
         f"RTT mean {formatting.time(rtt['mean'])}, p99 {formatting.time(rtt['p99'])}" if rtt else "nothing came back"
     )
     rows = [(name, *_spread(figures[key])) for key, name in _SPREADS.items() if figures.get(key)]
-    spreads = _table(("ms", "n", "mean", "CI95", "min", "p50", "p95", "p99", "max"), rows)
-    return _folded(title, f"{short}; {state}".removesuffix("; "), reason + spreads + _facts(_counted(cell, figures)))
+    spreads = document.table(("ms", "n", "mean", "CI95", "min", "p50", "p95", "p99", "max"), rows)
+    return document.folded(
+        title, f"{short}; {state}".removesuffix("; "), reason + spreads + document.facts(_counted(cell, figures))
+    )
 
 
 def _spread(figures: dict[str, Any]) -> list[str]:
@@ -206,7 +208,7 @@ def method(results: dict[str, Any]) -> str:
     hosts = [facts for facts in results["system"].values() if facts]
     if any((facts.get("cpus") or 3) <= 2 for facts in hosts):
         items.append("A host here has two processors or fewer: a broker, or a thread more, costs more than elsewhere.")
-    return f"<h2>Method and limits</h2>\n<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+    return f"<h2>Method and limits</h2>\n{document.items(items)}"
 
 
 def about(results: dict[str, Any]) -> str:
@@ -220,7 +222,7 @@ def about(results: dict[str, Any]) -> str:
     for name in ("given", "used"):
         configuration = results["configuration"].get(name) or {}
         folded.append((f"Configuration as {name}", [(key, _value(value)) for key, value in configuration.items()]))
-    shown = "".join(_folded(title, "", _facts(rows)) for title, rows in folded)
+    shown = "".join(document.folded(title, "", document.facts(rows)) for title, rows in folded)
     return (
         f"<h2>Hosts, versions, configuration</h2>\n{shown}\n"
         "<p class='soft'>Beside this page: results.json with every figure, table.md and table.csv, records/ with every "
@@ -247,20 +249,3 @@ def _sorted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _interval(ci95: Sequence[float] | None) -> str:
     return f"{ci95[0]:.3f} to {ci95[1]:.3f}" if ci95 else "-"
-
-
-def _folded(title: str, note: str, content: str) -> str:
-    """A collapsed section; ``title`` and ``note`` are text, ``content`` is HTML."""
-    soft = f" <span class='soft'>{escape(note)}</span>" if note else ""
-    return f"<details><summary>{escape(title)}{soft}</summary>{content}</details>\n"
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    return f"<div class='scroll'><table><tr>{titles}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table></div>"
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><td>{escape(str(name))}</td><td>{escape(value)}</td></tr>" for name, value in rows)
-    return f"<table class='facts'>{lines}</table>"

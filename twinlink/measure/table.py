@@ -17,7 +17,6 @@ from .text_columns import WIDTH, aligned
 
 RTT_ONLY = "RTT only"
 MARK = "†"  # before the figures of an unfinished cell
-LOPSIDED = 1.5  # ratio of an interval's sides from which on both are printed
 SEARCHED = (
     "The highest rate is the median of what each round found (of two in the middle the lower); goodput, loss and delay "
     "beside it are of the trial that carried it."
@@ -138,7 +137,7 @@ def throughput(statistics: dict[str, Any]) -> str:
     low, high = throughput_interval(statistics)
     if low is None:
         return formatting.decimal(value)
-    return _around(value, low, math.inf if high is None else high)
+    return formatting.around(value, low, math.inf if high is None else high)
 
 
 def throughput_interval(statistics: dict[str, Any]) -> tuple[float | None, float | None]:
@@ -158,17 +157,7 @@ def with_interval(figures: dict[str, Any], short: bool = False) -> str:
     if not figures["ci95"]:
         return formatting.ms(figures["mean"])
     low, high = figures["ci95"]
-    return _around(figures["mean"] / 1e6, low / 1e6, high / 1e6, short)
-
-
-def _around(value: float, low: float, high: float, short: bool = False) -> str:
-    shown = formatting.decimal(value)
-    digits = len(shown.partition(".")[2])
-    below, above = max(0.0, value - low), max(0.0, high - value)
-    farther = max(below, above)
-    if (short or farther <= LOPSIDED * min(below, above)) and not value - farther < 0 <= low:
-        return f"{shown} ±{farther:.{digits}f}"
-    return f"{shown} -{below:.{digits}f} +{'∞' if math.isinf(above) else f'{above:.{digits}f}'}"
+    return formatting.around(figures["mean"] / 1e6, low / 1e6, high / 1e6, short)
 
 
 def missing(cell: dict[str, Any] | None) -> str:

@@ -7,13 +7,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from twinlink.measure import formatting
 from twinlink.measure.plot_style import write
 
 from . import freshness
 from .evidence import Playout, Rebuilt
 
 WIDTH = 7.2
-COLOURS = ("#1c7ed6", "#e8590c", "#2b8a3e", "#862e9c")
 ZOOM_S = 0.12
 BINS = 400  # of the envelope
 
@@ -25,7 +25,8 @@ def age(path: Path, found: Both) -> None:
     figure, grid = plt.subplots(
         len(found), 2, squeeze=False, figsize=(WIDTH, 0.7 + 2.4 * len(found)), width_ratios=(2, 1)
     )
-    for row, (name, (playout, rebuilt)), colour in zip(grid, found.items(), COLOURS, strict=False):
+    for row, (name, (playout, rebuilt)) in zip(grid, found.items(), strict=True):
+        colour = formatting.subject(name).colour
         times, before, after = freshness.age(playout, rebuilt)
         seconds = (times - playout.played_ns[0]) / 1e9
         bins = np.minimum((seconds / max(seconds[-1], 1e-9) * BINS).astype(int), BINS - 1)
@@ -56,8 +57,8 @@ def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
     figure, grid = plt.subplots(
         len(found), 1, sharex=True, sharey=True, squeeze=False, figsize=(WIDTH, 0.7 + 2.6 * len(found))
     )
-    for axis, (name, (playout, rebuilt)), colour in zip(grid[:, 0], found.items(), COLOURS, strict=False):
-        facts = summary["transports"][name]
+    for axis, (name, (playout, rebuilt)) in zip(grid[:, 0], found.items(), strict=True):
+        facts, colour = summary["transports"][name], formatting.subject(name).colour
         seconds = (rebuilt.sent_ns - playout.played_ns[0]) / 1e9
         values = np.maximum(freshness.one_way_ns(rebuilt), 1) / 1e6
         axis.semilogy(seconds, values, ".", ms=2.2, color=colour, alpha=0.5, label=_label(facts))

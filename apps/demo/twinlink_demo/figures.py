@@ -6,26 +6,14 @@ from typing import Any
 
 import matplotlib as mpl
 
-mpl.use("Agg")
+from twinlink.measure import plot_style
 
-from . import curves, waterfalls  # they import pyplot, which fixes the backend
+from . import curves, waterfalls
 from .evidence import Evidence
 from .folder import Folder
 
-STYLE: Any = {
-    "figure.dpi": 150,
-    "savefig.dpi": 150,
-    "figure.constrained_layout.use": True,
-    "font.size": 9.5,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "svg.hashsalt": "twinlink",  # the same identifiers in each run
-}
+# On a page these figures are wider than those of a sweep, and a spectrogram has no grid.
+STYLE: Any = plot_style.STYLE | {"figure.dpi": 150, "savefig.dpi": 150, "axes.titlesize": 10.5, "axes.grid": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +24,14 @@ class Drawn:
         transport: its transport, or None for all.
         path: the PNG; an SVG is beside it.
         title, caption: for the page.
+        spectrum: its colours are a scale.
     """
 
     transport: str | None
     path: Path
     title: str
     caption: str
+    spectrum: bool = False
 
 
 def draw(folder: Folder, found: dict[str, Evidence], summary: dict[str, Any]) -> list[Drawn]:
@@ -69,6 +59,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
             "Spectrum at the gNB, and as rebuilt by the twin",
             f"Mean power of each PRB. {samples['compared']:,} complex samples compared, {samples['different']:,} "
             "differ. The broad patches are UEs, the steady bars the interferer.",
+            spectrum=True,
         )
     ]
     path = figures("prbs.png")
@@ -93,6 +84,7 @@ def _transport(folder: Folder, name: str, evidence: Evidence, summary: dict[str,
                 "One interferer, from on to off",
                 "As seen by the twin. Top: it starts and the loop closes. Bottom: it ends, the twin detects that and "
                 "clears the block.",
+                spectrum=True,
             )
         )
     return drawn

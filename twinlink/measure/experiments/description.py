@@ -42,6 +42,7 @@ class Table:
         x: key of a case, across the figure, which shows the first of `figures`.
         line: keys of a case that share a colour there.
         x_label: of the figure.
+        trend: what numbers the values in the order of time, for a figure of them; empty for none.
     """
 
     case: tuple[str, ...]
@@ -49,6 +50,11 @@ class Table:
     x: str
     line: tuple[str, ...]
     x_label: str = ""
+    trend: str = ""
+
+    def mean(self) -> str | None:
+        """The first figure that is a mean, of the values behind a row; None if the table has none."""
+        return next((name for name in self.figures if name.rpartition("_")[2] == "mean"), None)
 
     def head(self, figure: str) -> tuple[str, str]:
         """The name and the unit in the head of a figure's column; an empty unit where it has none."""

@@ -9,6 +9,7 @@ sides; ``cycle_ms`` of the PLC; ``poll_ms`` of twin and hub; ``writes`` and ``sa
 Counts: ``repetitions``, or ``seconds``; ``update_ms``.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,13 +19,15 @@ from ...transports import Endpoint
 from ...transports.mosquitto import Mosquitto
 from ..namespaces import ADDRESSES
 from ..setting import Setting
+from . import distribution
 from .description import Case
 from .measuring import Run, address, port, prefix
 from .node_red import FLOWS, NodeRed, carries
-from .outcome import FAILED, LEFT_OUT, Row, failed, of_values, spread, write_records
+from .outcome import FAILED, LEFT_OUT, MEAN, Row, failed, of_values, spread, write_records
 from .program import Program, ProgramFailed
 from .usage_series import Series
 
+PACKETS = "packet-sizes.png"
 TWIN, PLC, HUB, BROKER = "twin", "plc", "hub", "broker"
 ROUND_S = 30.0
 
@@ -46,12 +49,20 @@ def measure(run: Run) -> list[Row]:
                 rows += _MEASURES[part["measure"]](run, part, programs)
         except (ProgramFailed, TransportError) as error:
             rows.append(failed(dict(part["case"]), str(error)))
+    sizes = {run.experiment.case(row.case): [*Counter(row.sizes).elements()] for row in rows if row.sizes}
+    if sizes:
+        labels = "octets of a packet", "share of the packets"
+        distribution.draw(run.folder / PACKETS, sizes, labels, {"value": "linear"})
+        run.figures[PACKETS] = "Packet sizes: Ethernet frames between twin and hub, both ways, as ECDF"
     return rows
 
 
 @contextmanager
 def _path(run: Run, setting: Setting, part: Any) -> Iterator[dict[str, Any]]:
-    """PLC, hub if there is one, and twin, which is ready to begin; by name, and the process ids as ``pids``."""
+    """PLC, hub if there is one, and twin, which is ready to begin; by name.
+
+    ``pids`` has the process ids, ``near`` the prefix of a command at the Real World.
+    """
     side = part.get("plc_side", 0)
     near = ADDRESSES[0] if setting.name == "netns" else "127.0.0.1"
     plc_host = address(setting) if side else near
@@ -88,7 +99,7 @@ def _path(run: Run, setting: Setting, part: Any) -> Iterator[dict[str, Any]]:
             "spread_ms": max(run.counts["update_ms"], part.get("sampling_ms", 0)),
             **{name: run.counts[name] for name in ("update_ms", "repetitions", "seconds") if name in run.counts},
         }  # fmt: skip
-        yield {TWIN: start(TWIN, "twin_program", twin, 0), "pids": pids}
+        yield {TWIN: start(TWIN, "twin_program", twin, 0), "pids": pids, "near": prefix(setting, 0)}
 
 
 def _round_trips(run: Run, programs: dict[str, Any]) -> tuple[list[float], int, str | None]:
@@ -112,18 +123,25 @@ def _rtt(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
 def _usage(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
     """A row for each process: processor time in % of one processor, memory in MiB, and the mean round trip."""
     with Series(programs["pids"]) as series:
-        values, missing, failure = _round_trips(run, programs)
-    rtt, _ = spread(values)
+        round_trips, missing, failure = _round_trips(run, programs)
+    rtt, _ = spread(round_trips)
     rows = []
     for name in programs["pids"]:
         cpu, memory = series.cpu_percent[name], series.rss_mib[name]
-        figures = {f"cpu_{key}": value for key, value in spread(cpu)[0].items()}
-        figures |= {f"memory_{key}": value for key, value in spread(memory)[0].items()}
+        figures: dict[str, float | None] = {}
+        intervals = {}
+        for what, values in (("cpu", cpu), ("memory", memory)):
+            of_each, ci95 = spread(values)
+            figures |= {f"{what}_{key}": value for key, value in of_each.items()}
+            if ci95:
+                intervals[f"{what}_{MEAN}"] = ci95
         case: Case = {**part["case"], "process": name}
         records = write_records(
             run.folder, "-".join(case.values()), ("cpu_percent", "mib"), [*zip(cpu, memory, strict=True)]
         )
-        row = Row(case, len(cpu), {**figures, "rtt": rtt.get("mean")}, missing=missing, records=records)
+        row = Row(case, len(cpu), {**figures, "rtt": rtt.get(MEAN)}, missing=missing, records=records)
+        row.intervals, row.values = intervals, cpu
+        row.series = {"CPU (%)": cpu, "memory (MiB)": memory}
         if failure:
             row.status = FAILED
         row.reason = failure or _unanswered(missing)
@@ -133,20 +151,32 @@ def _usage(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
 
 def _octets(run: Run, part: Any, programs: dict[str, Any]) -> list[Row]:
     """Octets and packets of the twin's interface, both ways."""
-    with Series(programs["pids"], TWIN) as series:
-        programs[TWIN].next(run.counts["seconds"] + ROUND_S, run.stopped)
+    with Program("packet_sizes", {}, programs["near"]) as packets:
+        packets.ready(run.stopped)
+        with Series(programs["pids"], TWIN) as series:
+            programs[TWIN].next(run.counts["seconds"] + ROUND_S, run.stopped)
+        packets.tell({})
+        sizes = {int(octets): number for octets, number in packets.next(ROUND_S, run.stopped)["sizes"].items()}
     rates = [octets / seconds for octets, seconds in zip(series.octets, series.seconds, strict=True)]
     if not rates:
         return [failed(dict(part["case"]), "it ended within a second")]
     figures, ci95 = spread(rates)
-    packets, octets = sum(series.packets), sum(series.octets)
-    figures["packets"] = packets / sum(series.seconds)
-    figures["packet"] = octets / packets if packets else None
+    count, octets = sum(series.packets), sum(series.octets)
+    figures["packets"] = count / sum(series.seconds)
+    figures["packet"] = octets / count if count else None
+    figures["packet_min"], figures["packet_max"] = (float(end(sizes)) for end in (min, max)) if sizes else (None, None)
     sd, mean = figures["sd"], figures["mean"]
     figures["sd_percent"] = 100 * sd / mean if sd is not None and mean else None
     rows = [*zip(series.seconds, series.octets, series.packets, strict=True)]
     records = write_records(run.folder, "-".join(part["case"].values()), ("seconds", "octets", "packets"), rows)
-    return [Row(dict(part["case"]), len(rates), figures, ci95, records=records)]
+    row = Row(dict(part["case"]), len(rates), figures, ci95, records=records, values=rates)
+    packet_rates = [number / seconds for number, seconds in zip(series.packets, series.seconds, strict=True)]
+    row.series = {"octets/s": rates, "packets/s": packet_rates}
+    row.sizes = sizes
+    write_records(
+        run.folder, f"{'-'.join(part['case'].values())}-packets", ("octets", "packets"), sorted(sizes.items())
+    )
+    return [row]
 
 
 _MEASURES = {"rtt": _rtt, "usage": _usage, "octets": _octets}

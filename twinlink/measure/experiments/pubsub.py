@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import plot_style
 from ..namespaces import ADDRESSES
 from ..setting import Setting
+from . import distribution
 from .cyclictest import scheduling_latency
 from .measuring import Run, address, port, prefix
 from .outcome import Row, failed, spread, write_records
@@ -54,20 +53,9 @@ def measure(run: Run) -> list[Row]:
 
 def draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
     """Draw the time between arrivals, less the cycle, in ms, as ECDF.  Raises OSError."""
-    with mpl.rc_context(plot_style.STYLE):
-        figure, (axis,) = plot_style.panels(1, 3.2)
-        for number, (name, beyond_ms) in enumerate(spacings.items()):
-            if len(beyond_ms):
-                again, place = divmod(number, len(plot_style.COLOURS))
-                axis.step(
-                    np.sort(beyond_ms), np.arange(1, len(beyond_ms) + 1) / len(beyond_ms), where="post", label=name,
-                    color=plot_style.COLOURS[place], ls=("-", "--", ":")[again % 3], lw=1.2,
-                )  # fmt: skip
-        axis.set_xscale("symlog", linthresh=0.1)  # a single late message would leave no room for the others
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axis.set(xlabel="time between arrivals, less the cycle (ms)", ylabel="share of the messages")
-        plot_style.legend(figure, [axis])
-        plot_style.write(figure, path)
+    labels = "time between arrivals, less the cycle (ms)", "share of the messages"
+    # On a linear axis, a single late message would leave no room for the others.
+    distribution.draw(path, spacings, labels, {"value": "symlog", "linthresh": 0.1})
 
 
 def chosen(run: Run) -> list[Any]:

@@ -1,8 +1,7 @@
-"""What an experiment leaves: results.json, table.md, figure.png and report.html, beside the raw records."""
+"""What an experiment leaves: results.json, table.md, figures and report.html, beside the raw records."""
 
-import html
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from .description import Experiment, named
 from .outcome import DONE, Row
 
 FORMAT, VERSION = "twinlink-experiment", 1
-RESULTS, TABLE, FIGURE, REPORT = "results.json", "table.md", "figure.png", "report.html"
+RESULTS, TABLE, REPORT = "results.json", "table.md", "report.html"
 
 Section = tuple[str, list[Any]]  # heading, and paragraphs (str), lists (tuple) and tables (list of rows)
 
@@ -24,8 +23,10 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         experiment: what was measured.
         rows: the cases.
         about: ``started_ns``, ``ended_ns``, ``complete``, ``quick``, ``setting``, ``hub``, ``counts``, ``system``,
-            ``load`` (samples of `load.sample`), ``notes``, ``figures`` (further ones: file -> what it shows).
+            ``load`` (samples of `load.sample`), ``notes``, ``figures`` (those of its kind: file -> what it shows).
     """
+    from .figure import drawings  # matplotlib takes a second to import
+
     published = experiment.published
     return {
         "format": FORMAT,
@@ -34,6 +35,7 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         "title": experiment.title,
         "source": experiment.source,
         **about,
+        "figures": {**drawings(experiment, rows), **about["figures"]},
         "published_counts": experiment.counts.published,
         "rows": [{**row.as_json(), "published": published.of(row.case)} for row in rows],
         "orderings": verdicts.judge(experiment, rows),
@@ -45,15 +47,13 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
 
 def write(folder: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> None:
     """Write everything that is made of the content of results.json.  Raises OSError."""
-    from . import figure
+    from . import figure, page
 
     folder.mkdir(parents=True, exist_ok=True)
     results.write(folder / RESULTS, json.dumps(found, indent=1, allow_nan=False) + "\n")
-    sections = list(_sections(experiment, rows, found))
-    results.write(folder / TABLE, markdown(sections))
-    figure.draw(folder / FIGURE, experiment, rows, found)
-    drawn = {FIGURE: experiment.title, **found["figures"]}
-    results.write(folder / REPORT, _page(experiment, sections, drawn))
+    results.write(folder / TABLE, text(experiment, rows, found))
+    figure.draw(folder, experiment, rows, found["setting"])
+    results.write(folder / REPORT, page.html(folder, experiment, rows, found))
 
 
 def text(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> str:
@@ -63,21 +63,40 @@ def text(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) 
 
 def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> Iterator[Section]:
     published = experiment.published
-    yield f"{experiment.name}: {experiment.title}", [experiment.source, experiment.what, measured(found)]
-    told: list[Any] = [[*table_rows(experiment, rows)]]
-    beside = "In brackets: published" if published.rows else "Published"
-    told.append(f"{beside}, {published.where}; {published.setting}.")
-    wrong = tuple(f"{experiment.case(row.case)}: {row.status}, {row.reason}" for row in rows if row.reason)
-    if wrong:
-        told += ["What went wrong, or was left out:", wrong]
+    busy = load.warning(found["load"])
+    first = [experiment.source, experiment.what, f"{measured(found)} {busy or ''}".rstrip()]
+    yield f"{experiment.name}: {experiment.title}", first
+    told: list[Any] = [[*table_rows(experiment, rows)], whence(experiment)]
+    if failures := wrong(experiment, rows):
+        told += ["What went wrong, or was left out:", failures]
     yield "Measured here, published in brackets" if published.rows else "Measured here", told
     if published.remarks:
         yield "About the published figures", [published.remarks]
     if found["orderings"]:
-        yield "Findings of the paper", [tuple(_verdict(each) for each in found["orderings"])]
+        yield "Findings of the paper", [tuple(f"{each['verdict']}: {finding(each)}" for each in found["orderings"])]
     drawn = (f"{path}: {what}" for path, what in found["figures"].items())
-    if beyond := (*(each["text"] for each in found["analysis"]), *found["notes"], *drawn):
-        yield "Beyond the table", [beyond]
+    yield "Beyond the table", [(*beyond(found), *drawn)]
+    yield "What was not the same", [not_the_same(experiment, found)]
+
+
+def whence(experiment: Experiment) -> str:
+    """Where the published figures are from."""
+    published = experiment.published
+    return f"Published: {published.where}; {published.setting}."
+
+
+def wrong(experiment: Experiment, rows: Sequence[Row]) -> tuple[str, ...]:
+    """The cases that were left out, or in which something failed."""
+    return tuple(f"{experiment.case(row.case)}: {row.status}, {row.reason}" for row in rows if row.reason)
+
+
+def beyond(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """The analysis of all rows, and notes."""
+    return (*(each["text"] for each in found["analysis"]), *found["notes"])
+
+
+def not_the_same(experiment: Experiment, found: Mapping[str, Any]) -> tuple[str, ...]:
+    """What differs from the paper, the number of values first."""
     # A list selects cases, which the table shows.
     counts = ", ".join(
         _count(experiment, name, value) for name, value in found["counts"].items() if not isinstance(value, list)
@@ -85,25 +104,24 @@ def _sections(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, A
     scaled = f"Number of values: published {found['published_counts']}; here {counts}"
     scaled += " (--quick: too few for conclusions)." if found["quick"] else "."
     hub = ("The hub was Node-RED here as well, with a flow of ours.",) if found.get("hub") == "node-red" else ()
-    yield "What was not the same", [(scaled, *hub, *experiment.not_the_same)]
+    return (scaled, *hub, *experiment.not_the_same)
 
 
 def measured(found: Mapping[str, Any]) -> str:
     """When and where it was measured."""
     system = found["system"]
     state = "" if found["complete"] else " Broken off: what was measured until then is shown."
-    busy = load.warning(found["load"])
     where = formatting.EXPERIMENT_SETTINGS[found["setting"]]
     return (
-        f"Measured {formatting.date(found['started_ns'])}, {where}, {system['cpus']} processors "
+        f"{formatting.date(found['started_ns'])}, {where}, {system['cpus']} processors "
         f"({system['cpu_model']}), Linux {system['kernel']}, Python {system['python']}.{state}"
-        + (f" {busy}" if busy else "")
     )
 
 
-def _verdict(each: Mapping[str, Any]) -> str:
+def finding(each: Mapping[str, Any]) -> str:
+    """A finding of the paper, with our figures."""
     reason = f" {each['reason']}" if each["reason"] else ""
-    return f"{each['says']}: {each['verdict']} ({each['figures']}).{reason}"
+    return f"{each['says']} ({each['figures']}).{reason}"
 
 
 def table_rows(experiment: Experiment, rows: Sequence[Row]) -> Iterator[list[str]]:
@@ -112,14 +130,22 @@ def table_rows(experiment: Experiment, rows: Sequence[Row]) -> Iterator[list[str
     yield [*map(_head, shown.case), "n", *shown.figures.values()]
     for row in rows:
         theirs = published.of(row.case)
-        cells = [_figure(row.figures.get(name), theirs.get(name)) for name in shown.figures]
+        cells = [figure_text(row, name) + (f" ({theirs[name]:g})" if name in theirs else "") for name in shown.figures]
         mark = "" if row.status == DONE else f" ({row.status})"
-        yield [*(experiment.label(row.case.get(name, "-")) for name in shown.case), f"{row.n:,}{mark}", *cells]
+        yield [*case_cells(experiment, row), f"{row.n:,}{mark}", *cells]
 
 
-def _figure(ours: float | None, theirs: float | None) -> str:
-    text = "-" if ours is None else formatting.grouped(ours)
-    return text if theirs is None else f"{text} ({theirs:g})"
+def case_cells(experiment: Experiment, row: Row) -> list[str]:
+    """What distinguishes a row, in the columns of the table."""
+    return [experiment.label(row.case.get(name, "-")) for name in experiment.table.case]
+
+
+def figure_text(row: Row, name: str) -> str:
+    """A figure with its CI95."""
+    value, interval = row.figures.get(name), row.interval(name)
+    if value is None:
+        return "-"
+    return formatting.around(value, *interval) if interval else formatting.grouped(value)
 
 
 def _head(key: str) -> str:
@@ -134,7 +160,7 @@ def _count(experiment: Experiment, key: str, value: Any) -> str:
     return f"{name} {value} {unit}".rstrip()
 
 
-def markdown(sections: Iterator[Section] | list[Section]) -> str:
+def markdown(sections: Iterable[Section]) -> str:
     """Sections as Markdown."""
     lines: list[str] = []
     for number, (heading, items) in enumerate(sections):
@@ -152,34 +178,3 @@ def markdown(sections: Iterator[Section] | list[Section]) -> str:
 
 def _line(fields: Sequence[str]) -> str:
     return f"| {' | '.join(fields)} |"
-
-
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;display:block;overflow-x:auto}"
-    "td,th{padding:.2rem .6rem;border-bottom:1px solid #ddd;text-align:left}img{max-width:100%}"
-)
-
-
-def _page(experiment: Experiment, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
-    images = "".join(f'<img src="{path}" alt="{html.escape(what)}">' for path, what in drawn.items())
-    parts = []
-    for number, (heading, items) in enumerate(sections):
-        level = "h1" if number == 0 else "h2"
-        parts.append(f"<{level}>{html.escape(heading)}</{level}>")
-        for item in items:
-            if isinstance(item, str):
-                parts.append(f"<p>{html.escape(item)}</p>")
-            elif isinstance(item, tuple):
-                parts.append("<ul>" + "".join(f"<li>{html.escape(each)}</li>" for each in item) + "</ul>")
-            else:
-                tags = ["th", *["td"] * (len(item) - 1)]
-                lines = (
-                    "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-                    for tag, row in zip(tags, item, strict=True)
-                )
-                parts.append(f"<table>{''.join(lines)}</table>{images}")
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(experiment.name)}</title><style>{_STYLE}</style>{''.join(parts)}</html>\n"
-    )

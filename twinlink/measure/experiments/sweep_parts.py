@@ -8,20 +8,21 @@ the parts, ``parts`` selects some.
 """
 
 import dataclasses
+import math
 import time
 from typing import Any
 
-from .. import results
+from .. import results, table
 from ..cells import Plan
+from ..records import Rows
 from ..run import Run as Recording
 from ..setting import Setting
 from ..sweep import Sweep
 from .measuring import Run
-from .outcome import DONE, Row
+from .outcome import DONE, Row, spread
 
 PARTS = "parts"
 TIMEOUT_S = 5.0
-_FIGURES = {"mean": "mean", "median": "p50", "sd": "sd", "min": "min", "max": "max", "p99": "p99"}  # of the RTT
 
 
 def measure(run: Run) -> list[Row]:
@@ -55,8 +56,8 @@ def _measure_part(run: Run, part: Any, number: int, parts: int) -> list[Row]:
             run.step(f"{name}{what}", (number + share) / parts, left_s if parts == 1 else None)
 
         Sweep(plan, setting, recording, step, run.stopped, run.say).execute()
-    found, _ = results.tabulate(folder)
-    return [_row(cell, part["name"]) for cell in found["cells"]]
+    found, records = results.tabulate(folder)
+    return [_row(cell, part["name"], records[cell["id"]]) for cell in found["cells"]]
 
 
 def _content(plan: Plan, setting: Setting, part: Any) -> dict[str, Any]:
@@ -76,19 +77,25 @@ def _content(plan: Plan, setting: Setting, part: Any) -> dict[str, Any]:
     }
 
 
-def _row(cell: dict[str, Any], part: str) -> Row:
+def _row(cell: dict[str, Any], part: str, messages: Rows) -> Row:
     case = {"part": part, **{name: cell[name] for name in ("direction", "octets", "subject")}}
     figures = cell["statistics"]
     records = f"{PARTS}/{part}"
     if figures is None:
         return Row(case, status=cell["status"], reason=cell["reason"], records=records)
+    values = messages.sent["rtt_ns"][messages.sent["acknowledged"]] / 1e6
     rtt, owd, wire = figures["rtt_ns"], figures["one_way_delay_ns"], figures["wire_octets_per_message"]
     row = Row(case, figures["n_acknowledged"], {}, None, cell["status"], cell["reason"], figures["lost"], records)
     if rtt:
-        for name, of in _FIGURES.items():
-            row.figures[name] = None if rtt[of] is None else rtt[of] / 1e6
-        row.ci95 = tuple(each / 1e6 for each in rtt["ci95"]) if rtt["ci95"] else None
+        row.figures, row.ci95 = spread(values)
+        row.values = values.tolist()
     row.figures["latency"] = owd["mean"] / 1e6 if owd and owd["usable"] else None
+    if owd and owd["usable"] and owd["ci95"]:
+        low, high = owd["ci95"]
+        row.intervals["latency"] = low / 1e6, high / 1e6
+        least, most = table.throughput_interval(figures)
+        if least is not None:
+            row.intervals["throughput"] = least, math.inf if most is None else most
     row.figures["throughput"] = figures["paper_throughput_mb_s"]
     if wire and None not in wire.values():
         row.figures["octets"] = sum(wire.values())
