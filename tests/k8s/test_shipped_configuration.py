@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zenoh
@@ -171,7 +172,7 @@ def test_a_gnb_and_its_twin_meet_through_the_shipped_router() -> None:
     number = at_ipv4.rpartition(":")[2]
     (listens,) = json.loads(config.get_json("listen/endpoints"))
     config.insert_json5("listen/endpoints", json.dumps([listens.replace(":7447", f":{number}")]))
-    of_cell = {"mode": "client", "namespace": "twinlink/cell-7"}
+    of_cell: dict[str, Any] = {"mode": "client", "namespace": "twinlink/cell-7"}
     with (
         zenoh.open(config),
         twinlink.open("zenoh", connect=f"tcp/[::1]:{number}", node="twin-1", **of_cell) as twin,
