@@ -117,15 +117,17 @@ install_python_packages() {
   say "Python packages are in place ($((SECONDS - start)) s)"
 }
 
-unpack() { # PACKAGE PROGRAM TEST...: for the tests, into .venv/PACKAGE; installed, the package would start a service
-  local package=$1 program=$2 tests=$3 folder=$venv/$1
+unpack() { # PROGRAM TESTS PACKAGE...: for the tests, into .venv/PACKAGE; installed, the package would start a service
+  local program=$1 tests=$2 folder=$venv/$3 package found
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null && return 0
   [ -n "$(find "$folder" -name "$program" -type f -perm -u+x 2>/dev/null)" ] && return 0
   mkdir -p "$folder"
-  say "fetching $program for $tests: $(to_fetch "$(size_mb download "$package")")"
-  if (cd "$folder" && apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb . && rm "$package"_*.deb) >>"$log" 2>&1; then
-    "$(find "$folder" -name "$program" -type f)" --version >>"$log" 2>&1 && return 0
-  fi
+  say "fetching $program for $tests: $(to_fetch "$(size_mb download "$3")")"
+  for package in "${@:3}"; do # a distribution may have the program in any of them, and lack the others
+    (cd "$folder" && apt-get download -qq "$package" && dpkg-deb -x "$package"_*.deb . && rm "$package"_*.deb) >>"$log" 2>&1 || true
+  done
+  found=$(find "$folder" -name "$program" -type f -perm -u+x)
+  [ -n "$found" ] && "$found" --version >>"$log" 2>&1 && return 0
   say "going on without $program: $tests will be skipped (see $log)"
   rm -rf "$folder"
 }
@@ -150,7 +152,7 @@ fi
 mkdir -p "$venv"
 install_system_packages
 install_python_packages
-unpack chrony chronyd "the test of NTP"
-unpack prometheus promtool "the tests of metrics and alerts"
+unpack chronyd "the test of NTP" chrony
+unpack promtool "the tests of metrics and alerts" prometheus promtool
 printf '%s\n' "$ready" >"$stamp"
 say "ready; the command is $venv/bin/twinlink"

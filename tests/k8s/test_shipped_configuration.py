@@ -1,11 +1,14 @@
 """What the ConfigMaps hold is what the programs take, and what the containers promise is what the programs do."""
 
+import ipaddress
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zenoh
@@ -17,6 +20,7 @@ from twinlink.testing import free_endpoint, patience
 
 TOML = K8S / "base" / "twinlink.toml"
 BOARD = K8S / "components" / "monitoring" / "twinlink-dashboard.json"
+POLICIES = K8S / "base" / "networkpolicy.yaml"
 ROUTER = K8S / "overlays" / "router" / "router.json5"
 CONTAINERS = {
     (path.parent.name, container["name"]): container
@@ -136,14 +140,44 @@ def test_a_built_config_map_is_the_file(built: Built, overlay: str) -> None:
     assert [data for data in maps if data not in ({file.name: file.read_text()}, {BOARD.name: BOARD.read_text()})] == []
 
 
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        (None, 53),  # a pod of kube-system
+        (None, 5353),  # a pod of openshift-dns
+        ("169.254.20.10", 53),  # NodeLocal DNSCache, as its manifest has it
+        ("fd00:90::1", 53),  # the same in IPv6: Kubernetes' page asks for an address of fd00::/8
+    ],
+)
+def test_the_pods_may_ask_the_cluster_s_dns(address: str | None, port: int) -> None:
+    policies = {one["metadata"]["name"]: one["spec"] for one in documents(POLICIES.read_text())}
+
+    def is_admitted(peer: Document) -> bool:
+        if address is None:
+            return peer == {"namespaceSelector": {}}  # pods of every namespace
+        return "ipBlock" in peer and ipaddress.ip_address(address) in ipaddress.ip_network(peer["ipBlock"]["cidr"])
+
+    admitted = {
+        (each["protocol"], each["port"])
+        for rule in policies["twinlink-link-out"]["egress"]
+        if any(map(is_admitted, rule.get("to", [])))
+        for each in rule["ports"]
+    }
+    assert {("UDP", port), ("TCP", port)} <= admitted
+
+
 def test_a_gnb_and_its_twin_meet_through_the_shipped_router() -> None:
+    """Over IPv6 and IPv4: a cluster may have either."""
     config = zenoh.Config.from_file(str(ROUTER))  # an unknown key is an error here, as it is for the router itself
-    endpoint = free_endpoint(1)
-    config.insert_json5("listen/endpoints", f'["{endpoint}"]')
+    at_ipv4 = free_endpoint(1)
+    number = at_ipv4.rpartition(":")[2]
+    (listens,) = json.loads(config.get_json("listen/endpoints"))
+    config.insert_json5("listen/endpoints", json.dumps([listens.replace(":7447", f":{number}")]))
+    of_cell: dict[str, Any] = {"mode": "client", "namespace": "twinlink/cell-7"}
     with (
         zenoh.open(config),
-        twinlink.open("zenoh", connect=endpoint, node="twin-1", mode="client", namespace="twinlink/cell-7") as twin,
-        twinlink.open("zenoh", connect=endpoint, node="gnb-1", mode="client", namespace="twinlink/cell-7") as gnb,
+        twinlink.open("zenoh", connect=f"tcp/[::1]:{number}", node="twin-1", **of_cell) as twin,
+        twinlink.open("zenoh", connect=at_ipv4, node="gnb-1", **of_cell) as gnb,
     ):
         receiver = twin.receiver("spectrum")
         gnb.wait_ready(timeout=patience())

@@ -121,12 +121,12 @@ class _Option:
         """The value of a key in the file.  Raises ValueError."""
         if self.action.nargs == 0:
             if not isinstance(value, bool):
-                raise ValueError(f"{value!r} is neither true nor false")
+                raise ValueError(f"{_shown(value)} is neither true nor false")
             return self._flag(value)
         if isinstance(self.action, argparse._AppendAction):
             if not isinstance(value, list):
                 raise ValueError("a list is expected")
-            return [self._convert(str(part)) for part in value]
+            return [self._convert(_text(part)) for part in value]
         if isinstance(value, list) and self._takes_commas:
             return self._convert(",".join(map(_text, value)))
         return self._convert(_text(value))
@@ -156,8 +156,13 @@ class _Option:
 def _text(value: object) -> str:
     """The text that the command line would have.  Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{value!r} is neither a string nor a number")
+        raise ValueError(f"{_shown(value)} is neither a string nor a number")
     return str(value)
+
+
+def _shown(value: object) -> str:
+    """A value from the file as an error message has it; tables and lists may be long, and nested deeply."""
+    return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
 
 
 def keys(parser: argparse.ArgumentParser) -> frozenset[str]:
@@ -233,8 +238,6 @@ def _value(parser: Parser, place: str, convert: Callable[[Any], Any], raw: objec
         return convert(raw)
     except ValueError as error:
         parser.error(f"{place}: {error}")
-    except RecursionError:
-        parser.error(f"{place}: the value is nested too deeply")
 
 
 def _from_file(
