@@ -134,7 +134,7 @@ def open(
     Args:
         transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"websocket"``, ``"memory"``, or that of an installed
             third-party transport.
-        listen: endpoint ``tcp/host:port`` to listen on, or
+        listen: endpoint to listen on, ``tcp/host:port``, or ``host:port`` or ``host`` with port 7447, or
         connect: endpoint to connect to; exactly one of the two.  ``zenoh`` in ``mode="client"`` takes a list of routers
             and connects to the first that answers.
         node: name of this node as its peers see it; made of host name, process id and the session when not given.

@@ -27,6 +27,7 @@ from .runtime.arguments import (
     check_choices,
     check_flow_name,
     check_limits,
+    check_timeout,
     check_unchanged,
     checked_thresholds,
 )
@@ -185,7 +186,7 @@ class Link:
         priority: Priority | None,
         pace: Pace | None,
     ) -> Sender:
-        """A sender for a flow that has none; None stands for the default.  The caller holds `_flows_lock`."""
+        """A sender for a flow that has none.  The caller holds `_flows_lock`."""
         if len(self._senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
@@ -271,18 +272,19 @@ class Link:
         with self._flows_lock:
             return receive_flow.watch(thresholds)
 
-    def wait_ready(self, timeout: float = 5.0) -> None:
+    def wait_ready(self, timeout: float | None = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.
 
         Raises:
             PeerTimeout: none did within ``timeout`` seconds.
             AuthenticationError: the listener and this side refuse each other; found out within two seconds.
-            LinkClosed: the link was closed.
+            ConfigurationError, LinkClosed: ``timeout`` cannot be used; the link was closed.
         """
+        check_timeout(timeout)
         self._wait(met_or_refused(lambda: self._peer_manager.up, self._transport), timeout)
         self._check_open()
         if not self._peer_manager.up:
-            raise self._no_peer_error(timeout)
+            raise self._no_peer_error(timeout or 0.0)
 
     def _no_peer_error(self, within_s: float) -> PeerTimeout:
         """What to raise where no peer was up for so long, with the reason as far as it can be found, and advice."""
@@ -294,10 +296,9 @@ class Link:
         return self._peer_manager.up_names()
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
-        """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
+        """Loss, gaps, peers that come and go: iterate it, or give a callable handler (`twinlink.events`).
 
-        Events from before the first call are kept, up to a limit; a handler gets those first.  Raises
-        ConfigurationError where it cannot be called.
+        Events from before the first call are kept, up to a limit; a handler gets those first.
         """
         check_callable("handler", handler)
         if handler is not None:
@@ -330,7 +331,7 @@ class Link:
         """
         if self.closed or self._state.closing:
             return
-        # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
+        # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold our locks.
         closing = GuardedThread(self._close, f"twinlink-{self.node}-close", self._transport.internal_errors)
         with DeferSignals():
             # First: acks could not settle, nor get through, while other threads go on sending.

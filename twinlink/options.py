@@ -70,7 +70,8 @@ def make_transport(
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
     texts = listen if listen is not None else connect
-    endpoint, *others = map(Endpoint.parse, texts if isinstance(texts, list | tuple) and texts else [texts])
+    parse = Endpoint.parse if connect is None else Endpoint.parse_remote
+    endpoint, *others = map(parse, texts if isinstance(texts, list | tuple) and texts else [texts])
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
     backend, of_transport = check(name, options)

@@ -22,13 +22,12 @@ from twinlink.events import (
 )
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.listener_probe import probe
-from twinlink.transports import Endpoint, Transport
+from twinlink.transports import PORT, Endpoint, Transport
 from twinlink.transports.refusals import Refusal
 
 from . import convert
 from .console import Stop, log
 
-PORT = 7447
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
 LOOK_S = 0.1  # how often a wait checks whether the end was requested
@@ -69,22 +68,28 @@ def add_link_options(
     )
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
-        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help=f"listen here for {other}"
+        "--listen",
+        default=LISTEN if listens else None,
+        type=convert.listen,
+        metavar="HOST[:PORT]",
+        help=f"listen here for {other}; default port {PORT}",
     )
     side.add_argument(
         "--connect",
         default=CONNECT if listens is False else None,
-        metavar="tcp/HOST:PORT,...",
-        help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
+        type=convert.connect,
+        metavar="HOST[:PORT],...",
+        help=f"where {other} listens, by default at port {PORT}; with `--option mode=client`, a Zenoh router, or "
+        "several with commas between them",
     )
     if host is not None:
         side.add_argument(
             "connect",
             nargs="?",
-            type=_connect_to,
-            metavar="HOST",
+            type=convert.connect,
+            metavar="HOST[:PORT]",
             default=CONNECT,
-            help=f"short for --connect: HOST or HOST:PORT where `{host}` listens; default port {PORT}",
+            help=f"short for --connect: where `{host}` listens, by default at port {PORT}",
         )
     default = node and _DefaultName(node)
     parser.add_argument("--node", default=default, metavar="NAME", help=f"name of this side, as {other} sees it")
@@ -146,16 +151,6 @@ def check_identity(given: argparse.Namespace) -> None:
 def _node(given: argparse.Namespace) -> str | None:
     """The name that was given, or the command's; None: that of the identity, or one that is made up."""
     return None if given.identity is not None and isinstance(given.node, _DefaultName) else given.node
-
-
-def _connect_to(text: str) -> str:
-    """The endpoint of ``HOST``, ``HOST:PORT`` or ``tcp/HOST:PORT``."""
-    if text.startswith("tcp/"):
-        return text
-    try:
-        return str(Endpoint.parse(f"tcp/{convert.with_port(text, PORT)}"))
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(f"HOST or HOST:PORT is expected: {error}") from None
 
 
 def _routers(connect: str | None) -> str | list[str] | None:

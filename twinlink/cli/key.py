@@ -32,7 +32,7 @@ _ACTIONS = {
     "broker": "write the files of the MQTT broker with this identity, for each LISTENER and its connectors NAME",
 }
 _ROLES = ("gnb", "twin", "observer", "router", "broker")
-_ROUTER_LISTENS, _BROKER_LISTENS = "tcp/0.0.0.0:7447", "tcp/0.0.0.0:8883"
+_ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +66,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen",
         action="append",
-        metavar="tcp/HOST:PORT",
-        help=f"router, broker: its endpoint; may be repeated (default {_ROUTER_LISTENS}, {_BROKER_LISTENS})",
+        metavar="HOST[:PORT]",
+        help="router, broker: where it listens, by default on every IPv4 address; may be repeated; default port "
+        f"{_ROUTER_PORT} of a router, {_BROKER_PORT} of a broker",
     )
     parser.add_argument("--json", action="store_true", help="list: one JSON object on stdout")
 
@@ -223,7 +224,7 @@ def _router(given: argparse.Namespace) -> None:
     from twinlink.transports.zenoh_router import write_router
 
     namespaces = _groups(given, "give each namespace and its nodes, such as twinlink/cell-7=gnb-1,twin-1")
-    listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_ROUTER_LISTENS]]
+    listens = [Endpoint.parse(endpoint, _ROUTER_PORT) for endpoint in given.listen or ["0.0.0.0"]]
     written = write_router(Identity.load(given.identity), namespaces, listens)
     for namespace, names in namespaces.items():
         log(_NAME, f"namespace {namespace}: {', '.join(names)}")
@@ -239,7 +240,7 @@ def _broker(given: argparse.Namespace) -> None:
     from twinlink.transports.mqtt_access import write_broker
 
     links = _groups(given, "give each listener and its connectors, such as twin-1=gnb-1,gnb-2")
-    listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_BROKER_LISTENS]]
+    listens = [Endpoint.parse(endpoint, _BROKER_PORT) for endpoint in given.listen or ["0.0.0.0"]]
     written = write_broker(Identity.load(given.identity), links, listens)
     for listener, connectors in links.items():
         log(_NAME, f"listener {listener}: {', '.join(connectors)}")

@@ -26,7 +26,6 @@ twinlink top                # the program on this host at 9464
 twinlink top 10.0.0.5:9464 --interval 5
 twinlink top --once --json  # for a script
 """
-PORT = 9464  # that of docs/monitoring.md
 _CLEAR = b"\x1b[H\x1b[J"  # ANSI: to the top left corner, and clear what is below
 _UNKNOWN = "-"
 # Counters of messages, of their octets, of losses, and of what was not lost: the last two give the loss ratio.
@@ -43,20 +42,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "address",
         nargs="?",
-        type=_address,
-        default=convert.HttpAddress("127.0.0.1", PORT),
-        metavar="HOST",
-        help=f"HOST or HOST:PORT of the program's --http; default 127.0.0.1:{PORT}",
+        type=convert.http_address,
+        default=convert.HttpAddress("127.0.0.1", convert.HTTP_PORT),
+        metavar="HOST[:PORT]",
+        help=f"the program's --http; default 127.0.0.1, and port {convert.HTTP_PORT}",
     )
     parser.add_argument(
         "--interval", type=convert.above_0, default=1.0, metavar="S", help="time between two refreshes in s"
     )
     parser.add_argument("--once", action="store_true", help="print one table, after one interval, and end")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
-
-
-def _address(text: str) -> convert.HttpAddress:
-    return convert.http_address(convert.with_port(text, PORT))
 
 
 def run(given: argparse.Namespace) -> int:

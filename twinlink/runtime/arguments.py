@@ -1,5 +1,7 @@
 """Checks of what an application gives to the methods of a link; each raises ConfigurationError."""
 
+import math
+from numbers import Integral, Real
 from typing import get_args
 
 from ..errors import ConfigurationError
@@ -20,6 +22,22 @@ def check_flow_name(flow: object) -> None:
             f"flow {flow!r}: a name has 1 to 63 letters, digits, dots, dashes or underscores "
             "and begins with a letter or digit"
         )
+
+
+def check_timeout(timeout: object) -> None:
+    """Seconds, or None to wait without end.
+
+    -1 and the like, which mean no end elsewhere, are refused as whole numbers only: what is left until a time that has
+    passed may be a little below 0.
+    """
+    if timeout is None or (type(timeout) is float and not math.isnan(timeout)):
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout) or _is_below_0(timeout):
+        raise ConfigurationError(f"timeout must be seconds from 0 up, or None to wait without end, not {timeout!r}")
+
+
+def _is_below_0(timeout: Real) -> bool:
+    return isinstance(timeout, Integral) and timeout < 0
 
 
 def check_callable(name: str, value: object) -> None:

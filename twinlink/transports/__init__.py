@@ -12,9 +12,9 @@ from typing import cast
 from ..errors import ConfigurationError, TransportMissing
 from ..spelling import near
 from ..transport_options import TransportName
-from .base import Endpoint, Transport
+from .base import PORT, Endpoint, Transport
 
-__all__ = ["Endpoint", "Transport", "names", "transport_class", "transport_name"]
+__all__ = ["PORT", "Endpoint", "Transport", "names", "transport_class", "transport_name"]
 
 # name -> module, class, package of the driver for pip
 TRANSPORTS = {
