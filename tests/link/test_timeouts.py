@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 
 import pytest
@@ -41,9 +41,12 @@ def test_a_time_that_has_just_passed_is_no_mistake() -> None:
 def test_coroutines_refuse_the_same() -> None:
     async def wrong() -> None:
         async with twinlink.open_async("memory", listen=free_endpoint()) as link:
-            for call in (link.wait_ready, link.sender("d").flush, link.receiver("d").receive):
+            calls: list[Callable[..., Awaitable[object]]] = [
+                link.wait_ready, link.sender("d").flush, link.receiver("d").receive,
+            ]  # fmt: skip
+            for call in calls:
                 for timeout in ("5", -1, math.nan):
                     with pytest.raises(twinlink.ConfigurationError, match="timeout"):
-                        await call(timeout)  # type: ignore[operator]
+                        await call(timeout)
 
     asyncio.run(wrong())
