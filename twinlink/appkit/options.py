@@ -32,6 +32,7 @@ from twinlink.spelling import near
 from .console import BAD_ARGUMENTS, Output, tell
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_MISSING = "the following arguments are required: "  # how argparse begins this message
 _NOT_IN_FILE = {"help", "config"}
 _FILE_OCTETS = 1024 * 1024  # of a configuration file at most
 
@@ -82,7 +83,12 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, none_of(value, action.choices))
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and exit with code 3."""
+        """Print the message and exit with code 3; with the choices, where an argument is missing that has some."""
+        if message.startswith(_MISSING):
+            missing = message.removeprefix(_MISSING).split(", ")
+            for action in self._get_positional_actions():
+                if action.choices is not None and action.metavar in missing and "|" not in str(action.metavar):
+                    message += f"; {action.metavar} is one of {', '.join(map(str, action.choices))}"
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:

@@ -1,4 +1,24 @@
-"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate, router, broker."""
+"""Make the keys of this node, and say which peers it trusts.
+
+actions:
+
+  new NAME                make the identity NAME with its --role, and print its
+                          public line
+  show                    print the public line of this node
+  trust LINE              trust the peer with this public line, --as its name;
+                          without LINE, with any certificate of the authority
+                          in ca.crt
+  list                    list this node and the peers that it trusts
+  revoke NAME             refuse this peer from now on
+  rotate                  make the next keys of this node, and print their
+                          public line; with --use, begin to use them
+  router NAMESPACE=NAME,NAME ...
+                          write the configuration of the Zenoh router with this
+                          identity, for the nodes of each namespace
+  broker LISTENER=NAME,NAME ...
+                          write the files of the MQTT broker with this
+                          identity, for each listener and its connectors
+"""
 
 import argparse
 import os
@@ -21,16 +41,6 @@ twinlink key revoke twin-1 --identity gnb-1.id
 twinlink key router twinlink/cell-7=gnb-1,twin-1 --identity router-1.id
 twinlink key broker twin-1=gnb-1,gnb-2 --identity broker-1.id
 """
-_ACTIONS = {
-    "new": "make the identity NAME, and print its public line",
-    "show": "print the public line of this node",
-    "trust": "trust the peer with the public line LINE; without LINE, with any certificate of the authority in ca.crt",
-    "list": "list this node and the peers that it trusts",
-    "revoke": "refuse the peer NAME from now on",
-    "rotate": "make the next keys of this node, and print their public line; with --use, begin to use them",
-    "router": "write the configuration of the Zenoh router with this identity, for the nodes NAME of each NAMESPACE",
-    "broker": "write the files of the MQTT broker with this identity, for each LISTENER and its connectors NAME",
-}
 _ROLES = ("gnb", "twin", "observer", "router", "broker")
 _ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
@@ -39,15 +49,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "action",
-        choices=_ACTIONS,
+        choices=tuple(_RUN),
         metavar="ACTION",
-        help="; ".join(f"{name}: {does}" for name, does in _ACTIONS.items()),
+        help=f"one of {', '.join(_RUN)}, as above",
     )
     parser.add_argument(
-        "subject",
-        nargs="*",
-        metavar="NAME|LINE|NAMESPACE=NAME,NAME|LISTENER=NAME,NAME",
-        help="new, revoke: NAME; trust: LINE; router: each NAMESPACE=NAME,NAME; broker: each LISTENER=NAME,NAME",
+        "subject", nargs="*", default=None, metavar="SUBJECT", help="what the action takes: NAME, LINE..., as above"
     )
     parser.add_argument("--identity", type=Path, metavar="DIR", help="the folder of this node's identity")
     parser.add_argument(
