@@ -125,6 +125,7 @@ def _show(given: argparse.Namespace) -> None:
     identity = Identity.load(given.identity)
     role = f", role {identity.role}" if identity.role else ""
     log(_NAME, f"{identity.name}{role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
+    log(_NAME, f"a ZeroMQ listener that does not trust it logs its CURVE key: {identity.line.curve_fingerprint}")
     _print(str(identity.line))
 
 
