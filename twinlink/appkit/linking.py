@@ -9,15 +9,23 @@ import twinlink
 from twinlink import options as link_options
 from twinlink.errors import AuthenticationError, ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import (
+    Duplicate,
     Event,
     Gap,
     HandlerError,
     InternalError,
+    LimitExceeded,
+    Lost,
     Malformed,
+    PeerCaughtUp,
     PeerDown,
+    PeerSlow,
     PeerUp,
     Refused,
     Reordered,
+    Restarted,
+    Stale,
+    SyncChanged,
     Unclaimed,
 )
 from twinlink.process.guarded_thread import GuardedThread
@@ -30,6 +38,8 @@ from .console import Stop, log
 
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
+# counted in stats(); no action is needed
+_COUNTED = Duplicate, LimitExceeded, Lost, PeerCaughtUp, PeerSlow, Reordered, Restarted, Stale, SyncChanged
 LOOK_S = 0.1  # how often a wait checks whether the end was requested
 _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within this time
 CONNECT_S = 2.0  # for resolving a name, and for each address
@@ -233,9 +243,8 @@ class Watch:
         while not self._events.empty():
             event = self._events.get()
             self._take(event)
-            text = _text(event)
-            if text:
-                log(self._name, text)
+            if not isinstance(event, _COUNTED):
+                log(self._name, sentence(event))
 
     def _take(self, event: Event) -> None:
         if isinstance(event, PeerUp):
@@ -251,7 +260,8 @@ def refusal(event: Refused) -> str:
     return Refusal(event.identity, event.address, event.reason).advice(None)
 
 
-def _text(event: Event) -> str | None:
+def sentence(event: Event) -> str:
+    """What has happened, for a person."""
     match event:
         case PeerUp(node=node):
             return f"peer {node} is up"
@@ -273,4 +283,23 @@ def _text(event: Event) -> str | None:
             return f"a handler of flow {flow} failed: {error}"
         case InternalError(where=where, error=error):
             return f"{where} raised {error}"
-    return None  # counted in stats(); no action is needed
+        case Restarted(node=node):
+            return f"peer {node} has restarted"
+        case PeerSlow(node=node, flow=flow, behind=behind):
+            return f"peer {node} is {behind} messages behind on flow {flow}: it reads slower than is sent"
+        case PeerCaughtUp(node=node, flow=flow):
+            return f"peer {node} has caught up on flow {flow}"
+        case Reordered(flow=flow, sequence=sequence):
+            return f"message {sequence} of flow {flow}, which did not arrive before, has come after all"
+        case Duplicate(flow=flow, sequence=sequence):
+            return f"message {sequence} of flow {flow} came twice, and was delivered once"
+        case Stale(flow=flow, first=first, end=end):
+            return f"{end - first} messages of flow {flow} were too old when they arrived: {first} to {end - 1}"
+        case Lost(flow=flow, first=first, end=end, reason=reason, peers=peers):
+            to = f" to {', '.join(peers)}" if peers else ""
+            return f"{end - first} messages of flow {flow} are lost{to}, {first} to {end - 1}: {reason}"
+        case LimitExceeded(limit=limit, count=count):
+            return f"something of a peer was refused for the limit {limit} ({count} so far)"
+        case SyncChanged(flow=flow, state=state):
+            return f"flow {flow} is {state}"
+    return f"{type(event).__name__}: {event}"  # of a later version
