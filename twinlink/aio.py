@@ -291,6 +291,12 @@ class Opening:
         self._link = await self
         return self._link
 
+    def __enter__(self) -> NoReturn:
+        raise TypeError(_NOT_OPEN)
+
+    def __exit__(self, *_: object) -> None:
+        """Never called."""
+
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -22,21 +22,14 @@ from .protocol.send.endpoint import URGENT_FLOW, Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
-from .runtime.arguments import (
-    check_callable,
-    check_choices,
-    check_flow_name,
-    check_limits,
-    check_timeout,
-    check_unchanged,
-    checked_thresholds,
-)
+from .runtime import arguments
 from .runtime.driver import SessionDriver
 from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
 from .runtime.link_state import LinkState
 from .runtime.link_stats import link_stats
+from .runtime.misnamed import Misnamed
 from .runtime.no_peer import met_or_refused, no_peer_error
 from .runtime.port_holder import in_use_here
 from .runtime.port_probe import PortProbe
@@ -58,7 +51,7 @@ THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 logger = logging.getLogger("twinlink")
 
 
-class Link:
+class Link(Misnamed):
     """One end of the channel; made by `twinlink.open`.  Every method may be called from any thread.
 
     Attributes:
@@ -167,12 +160,12 @@ class Link:
             TransportError: peers could not be told of the flow; it is open all the same.
         """
         self._check_flow(flow)
-        check_callable("on_ack", on_ack)
-        check_choices(reliability, overflow, priority, pace)
+        arguments.check_handler("on_ack", on_ack)
+        arguments.check_choices(reliability, overflow, priority, pace)
         with self._flows_lock:
             sender = self._senders.get(flow) or self._open_flow(flow, reliability, overflow, priority, pace)
         given = (reliability, overflow, priority, pace)
-        check_unchanged(flow, given, (sender.reliability, sender.overflow, sender.priority, sender.pace))
+        arguments.check_unchanged(flow, given, (sender.reliability, sender.overflow, sender.priority, sender.pace))
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender
@@ -232,8 +225,8 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        check_callable("handler", handler)
-        check_limits(max_age, max_payload)
+        arguments.check_handler("handler", handler)
+        arguments.check_limits(max_age, max_payload)
         receive_flow = self._session.messages.flow(flow)
         receive_flow.subscribe(max_age, max_payload)
         made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow, self._describe)
@@ -267,7 +260,7 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        thresholds = checked_thresholds(stale_after, out_after, completeness)
+        thresholds = arguments.checked_thresholds(stale_after, out_after, completeness)
         receive_flow = self._session.messages.flow(flow)
         with self._flows_lock:
             return receive_flow.watch(thresholds)
@@ -280,7 +273,7 @@ class Link:
             AuthenticationError: the listener and this side refuse each other; found out within two seconds.
             ConfigurationError, LinkClosed: ``timeout`` cannot be used; the link was closed.
         """
-        check_timeout(timeout)
+        arguments.check_timeout(timeout)
         self._wait(met_or_refused(lambda: self._peer_manager.up, self._transport), timeout)
         self._check_open()
         if not self._peer_manager.up:
@@ -300,7 +293,7 @@ class Link:
 
         Events from before the first call are kept, up to a limit; a handler gets those first.
         """
-        check_callable("handler", handler)
+        arguments.check_handler("handler", handler)
         if handler is not None:
             self._leader_follower.run_exclusively(lambda: self._event_stream._set_handler(handler))
         return self._event_stream
@@ -394,7 +387,7 @@ class Link:
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()
-        check_flow_name(flow)
+        arguments.check_flow_name(flow)
 
     def _check_open(self) -> None:
         if self.closed:

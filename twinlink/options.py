@@ -69,6 +69,7 @@ def make_transport(
     Raises:
         ConfigurationError, TransportMissing: as `twinlink.open` does.
     """
+    backend, of_transport = check(name, options)
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
     texts = listen if listen is not None else connect
@@ -76,7 +77,6 @@ def make_transport(
     endpoint, *others = map(parse, texts if isinstance(texts, list | tuple) and texts else [texts])
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
-    backend, of_transport = check(name, options)
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{name} needs {backend.ports} ports from {endpoint.port} up")
     max_payload = options.get("max_payload", MAX_PAYLOAD)
@@ -113,7 +113,7 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
 
 
 def warn_if_open(transport: Transport, name: str) -> None:
-    """Say that any program may join, if the transport is going to listen beyond this host without an identity.
+    """Say that any program may join, if the transport listens beyond this host without an identity.
 
     Once for each address in a process: a notebook opens the same link again and again.
     """

@@ -161,7 +161,12 @@ def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
     try:
         return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}") from None
+        advice = (
+            "; give the number alone, in the unit that --help states"
+            if re.fullmatch(r"[0-9.]+ ?[a-zµ]+", text, re.IGNORECASE)
+            else ""
+        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}{advice}") from None
 
 
 def _at_least(least: int, value: float) -> float:

@@ -67,11 +67,17 @@ class Parser(argparse.ArgumentParser):
         for text in args[: args.index("--") if "--" in args else None]:
             name = text.partition("=")[0]
             if text.startswith("--") and name not in names:  # before what follows it is taken for an argument
-                self.error(f"unknown argument {text}{near(name, names)}")
+                self.error(f"unknown argument {text}{self._port_advice(name) or near(name, names)}")
         given, rest = self.parse_known_args(args, namespace)
         if rest:
-            self.error(f"unknown argument {' '.join(rest)}")
+            self.error(f"unknown argument {' '.join(rest)}{self._port_advice(rest[0])}")
         return given
+
+    def _port_advice(self, text: str) -> str:
+        """For an argument that looks like a port, where an address has one; else empty."""
+        has_address = any(str(action.metavar).startswith("HOST[:PORT]") for action in self._actions)
+        looks_like_port = text in {"-p", "-P", "--port"} or text.isdecimal()
+        return "; the port follows its host, as in 10.0.0.5:7447" if has_address and looks_like_port else ""
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Not of the default that `parse` sets: Python 3.11 converts that of a positional argument."""

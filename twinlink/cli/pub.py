@@ -51,6 +51,10 @@ def run(given: argparse.Namespace) -> int:
     if given.files and given.count:
         raise twinlink.ConfigurationError("files and --count exclude each other: both say what to send")
     for path in given.files or ():  # before waiting for a peer; a pipe can be opened only once
+        if not path.exists():
+            raise twinlink.TwinlinkError(
+                f"{path}: No such file or directory; check the path, or send a text: echo TEXT | twinlink pub"
+            )
         if path.is_dir() or not os.access(path, os.R_OK):
             path.read_bytes()  # raises the reason
     output = Output(given.json)

@@ -1,5 +1,6 @@
 """Checks of what an application gives to the methods of a link; each raises ConfigurationError."""
 
+import inspect
 import math
 from numbers import Integral, Real
 from typing import get_args
@@ -44,6 +45,16 @@ def check_callable(name: str, value: object) -> None:
     """A handler, or None."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} must be callable, not {value!r}")
+
+
+def check_handler(name: str, value: object) -> None:
+    """A handler of a `Link`, or None: a function that is called, not one that is awaited."""
+    check_callable(name, value)
+    if inspect.iscoroutinefunction(value):
+        raise ConfigurationError(
+            f"{name} is a coroutine function, which this link would call and not await: give it a function, or open "
+            "the link with twinlink.open_async"
+        )
 
 
 def check_choices(reliability: object, overflow: object, priority: object, pace: object) -> None:

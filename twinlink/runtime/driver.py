@@ -19,6 +19,7 @@ from ..stats import IdentityStats
 from ..transports import Transport
 from .callbacks import CallbackQueue
 from .flow_endpoint import FlowEndpoint
+from .unread_flows import UnreadFlows
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
@@ -55,6 +56,8 @@ class SessionDriver:
             mono_ns=_monotonic_ns(),
             uninterrupted=DeferSignals,
         )
+        self._node = node
+        self._unread_flows = UnreadFlows(self.session.messages.flows)
         self._transport = transport
         self._report = report
         self._foreign_connections = 0  # that were reported
@@ -115,6 +118,7 @@ class SessionDriver:
         self._report_refusals()
         self._report_connections()
         self._report_internal_errors()
+        self._unread_flows.on_tick(mono_ns, self._node)
         self._send_due()
         if timeout_factor is not None:
             self._transport.renew(timeout_factor)
