@@ -134,7 +134,7 @@ def open(
     Args:
         transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"websocket"``, ``"memory"``, or that of an installed
             third-party transport.
-        listen: endpoint ``tcp/host:port`` to listen on, or
+        listen: endpoint to listen on, ``tcp/host:port``, or ``host:port`` or ``host`` with port 7447, or
         connect: endpoint to connect to; exactly one of the two.  ``zenoh`` in ``mode="client"`` takes a list of routers
             and connects to the first that answers.
         node: name of this node as its peers see it; made of host name, process id and the session when not given.
@@ -178,10 +178,11 @@ def open(
         identity=identity,
         options={**limited, **rest, **options},
     )
-    link_options.warn_if_open(prepared, transport)
     if prepared.identity is not None:
         node = prepared.identity.name
-    return Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
+    link = Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
+    link_options.warn_if_open(prepared, transport)
+    return link
 
 
 def _takes_arguments_of(_: Callable[P, Link]) -> Callable[[Callable[..., T]], Callable[P, T]]:

@@ -22,7 +22,7 @@ from .protocol.send.endpoint import Priority, Reliability
 from .protocol.send.flow_control import MAX_UNREPORTED_ACKS
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
-from .runtime.arguments import check_callable
+from .runtime.arguments import check_callable, check_timeout
 from .runtime.coroutine_handler import CoroutineHandler
 from .runtime.coroutine_waiters import CoroutineWaiters
 from .runtime.no_peer import met_or_refused
@@ -60,6 +60,7 @@ class AsyncReceiver(Generic[T]):
 
     async def receive(self, timeout: float | None = None) -> T | None:
         """The next one; None when ``timeout`` seconds pass without one, or the link is closed."""
+        check_timeout(timeout)
         await self._waiters.checkpoint()
         until = None if timeout is None else time.monotonic() + timeout
         while await self._waiters.wait(self._is_due, timeout):
@@ -126,11 +127,12 @@ class AsyncSender:
         """Send a numpy array with its dtype and shape, as `Sender.send_array` does; otherwise as `send`."""
         return await self.send(self.sender._encoded(array))
 
-    async def flush(self, timeout: float = 1.0) -> None:
+    async def flush(self, timeout: float | None = 1.0) -> None:
         """Return when every message sent so far has been acknowledged by every peer.
 
         Raises what `Sender.flush` raises.
         """
+        check_timeout(timeout)
         sender, on_ack = self.sender, self._on_ack
         end, waits_for_calls = sender._begin_flush(), not on_ack.runs_here()  # else it would wait for itself
 
@@ -246,7 +248,7 @@ class AsyncLink:
         """How fresh and how complete a flow is; see `Link.sync`."""
         return self.link.sync(flow, stale_after=stale_after, out_after=out_after, completeness=completeness)
 
-    async def wait_ready(self, timeout: float = 5.0) -> None:
+    async def wait_ready(self, timeout: float | None = 5.0) -> None:
         """Return once a peer is up: both directions work.
 
         Raises:
@@ -254,11 +256,12 @@ class AsyncLink:
             AuthenticationError: the listener and this side refuse each other; found out within two seconds.
             LinkClosed: the link was closed.
         """
+        check_timeout(timeout)
         link = self.link
         await self._waiters.wait(met_or_refused(lambda: link.peers() or link.closed, link._transport), timeout)
         link._check_open()
         if not link.peers():
-            raise await asyncio.to_thread(link._no_peer_error, timeout)
+            raise await asyncio.to_thread(link._no_peer_error, timeout or 0.0)
 
     async def close(self) -> None:
         """Close the link, as `Link.close` does, which does not hold up the event loop.
@@ -287,6 +290,12 @@ class Opening:
     async def __aenter__(self) -> AsyncLink:
         self._link = await self
         return self._link
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(_NOT_OPEN)
+
+    def __exit__(self, *_: object) -> None:
+        """Never called."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

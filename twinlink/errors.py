@@ -9,7 +9,7 @@ TwinlinkError
 ├── PeerTimeout (TimeoutError)         no peer said hello in time; names the endpoint and what to check
 │   └── AuthenticationError            one side refuses the other's identity; says which, and what repairs it
 ├── SendTimeout (TimeoutError)         the peers did not take what was sent before; nothing was sent
-├── AckTimeout (TimeoutError)          messages without acknowledgement; ``missing`` holds their ranges
+├── AckTimeout (TimeoutError)          messages without acknowledgement; which (``missing``) and why (``reason``)
 └── MalformedPayload (ValueError)      a payload does not have the format in which it is read
 
 Loss, gaps, duplicates and peers that come and go are not errors but events (``twinlink.events``).
@@ -77,12 +77,20 @@ class AckTimeout(TwinlinkError, TimeoutError):
 
     Attributes:
         missing: the sequence numbers without acknowledgement, as half-open ranges ``(first, end)``.
+        reason: why, for a person, as in the message: for what is lost that of the `Lost` events; else what the peers do
+            that owe an ack.
+
+    Example scenarios:
+        - no peer was up when the message was sent;
+        - the peer is down, or its application reads slower than is sent;
+        - the peer's application has no receiver for the flow, and refuses more.
     """
 
     # An exception is unpickled by calling its class with the message alone; then its attributes are set.
-    def __init__(self, message: str, missing: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, message: str, missing: tuple[tuple[int, int], ...] = (), reason: str = "") -> None:
         super().__init__(message)
         self.missing = missing
+        self.reason = reason
 
 
 class MalformedPayload(TwinlinkError, ValueError):

@@ -162,7 +162,7 @@ class Refused(Event):
     """A connection to this listener was refused; at most one event a second for each source.
 
     Attributes:
-        identity: the name of the peer where its key is known here, else its key, or empty.
+        identity: the name of the peer where its key is known here, else the fingerprint of its key, or empty.
         address: where it came from: a host, with its port where the transport tells it.
         reason: ``unknown``, ``revoked`` or ``expired``: its key; ``key``: it expects another key of this side;
             ``mechanism``: one side has an identity, and the other has not.

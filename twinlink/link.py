@@ -22,14 +22,7 @@ from .protocol.send.endpoint import Priority, Reliability
 from .protocol.send.flow import SendFlow
 from .protocol.send.overflow import Overflow
 from .protocol.send.pace import Pace
-from .runtime.arguments import (
-    check_callable,
-    check_choices,
-    check_flow_name,
-    check_limits,
-    check_unchanged,
-    checked_thresholds,
-)
+from .runtime import arguments
 from .runtime.driver import URGENT_FLOW, SessionDriver
 from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
@@ -37,6 +30,7 @@ from .runtime.leader_follower import LeaderFollower
 from .runtime.linger import Linger
 from .runtime.link_state import LinkState
 from .runtime.link_stats import link_stats
+from .runtime.misnamed import Misnamed
 from .runtime.no_peer import met_or_refused, no_peer_error
 from .runtime.port_holder import in_use_here
 from .runtime.port_probe import PortProbe
@@ -56,7 +50,7 @@ THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 logger = logging.getLogger("twinlink")
 
 
-class Link:
+class Link(Misnamed):
     """One end of the channel; made by `twinlink.open`.  Every method may be called from any thread.
 
     Attributes:
@@ -165,12 +159,12 @@ class Link:
             TransportError: peers could not be told of the flow; it is open all the same.
         """
         self._check_flow(flow)
-        check_callable("on_ack", on_ack)
-        check_choices(reliability, overflow, priority, pace)
+        arguments.check_handler("on_ack", on_ack)
+        arguments.check_choices(reliability, overflow, priority, pace)
         with self._flows_lock:
             sender = self._senders.get(flow) or self._open_flow(flow, reliability, overflow, priority, pace)
         given = (reliability, overflow, priority, pace)
-        check_unchanged(flow, given, (sender.reliability, sender.overflow, sender.priority, sender.pace))
+        arguments.check_unchanged(flow, given, (sender.reliability, sender.overflow, sender.priority, sender.pace))
         if on_ack is not None:
             sender.on_ack = on_ack
         return sender
@@ -184,7 +178,7 @@ class Link:
         priority: Priority | None,
         pace: Pace | None,
     ) -> Sender:
-        """A sender for a flow that has none; None stands for the default.  The caller holds `_flows_lock`."""
+        """A sender for a flow that has none.  The caller holds `_flows_lock`."""
         if len(self._senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
@@ -230,8 +224,8 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        check_callable("handler", handler)
-        check_limits(max_age, max_payload)
+        arguments.check_handler("handler", handler)
+        arguments.check_limits(max_age, max_payload)
         receive_flow = self._session.messages.flow(flow)
         receive_flow.subscribe(max_age, max_payload)
         made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow, self._describe)
@@ -265,23 +259,24 @@ class Link:
             LinkClosed: the link was closed.
         """
         self._check_flow(flow)
-        thresholds = checked_thresholds(stale_after, out_after, completeness)
+        thresholds = arguments.checked_thresholds(stale_after, out_after, completeness)
         receive_flow = self._session.messages.flow(flow)
         with self._flows_lock:
             return receive_flow.watch(thresholds)
 
-    def wait_ready(self, timeout: float = 5.0) -> None:
+    def wait_ready(self, timeout: float | None = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.
 
         Raises:
             PeerTimeout: none did within ``timeout`` seconds.
             AuthenticationError: the listener and this side refuse each other; found out within two seconds.
-            LinkClosed: the link was closed.
+            ConfigurationError, LinkClosed: ``timeout`` cannot be used; the link was closed.
         """
+        arguments.check_timeout(timeout)
         self._wait(met_or_refused(lambda: self._peer_manager.up, self._transport), timeout)
         self._check_open()
         if not self._peer_manager.up:
-            raise self._no_peer_error(timeout)
+            raise self._no_peer_error(timeout or 0.0)
 
     def _no_peer_error(self, within_s: float) -> PeerTimeout:
         """What to raise where no peer was up for so long, with the reason as far as it can be found, and advice."""
@@ -293,12 +288,11 @@ class Link:
         return self._peer_manager.up_names()
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
-        """Loss, gaps, peers that come and go: iterate it, or give a handler (`twinlink.events`).
+        """Loss, gaps, peers that come and go: iterate it, or give a callable handler (`twinlink.events`).
 
-        Events from before the first call are kept, up to a limit; a handler gets those first.  Raises
-        ConfigurationError where it cannot be called.
+        Events from before the first call are kept, up to a limit; a handler gets those first.
         """
-        check_callable("handler", handler)
+        arguments.check_handler("handler", handler)
         if handler is not None:
             self._leader_follower.run_exclusively(lambda: self._event_stream._set_handler(handler))
         return self._event_stream
@@ -329,7 +323,7 @@ class Link:
         """
         if self.closed or self._state.closing:
             return
-        # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold one of our locks.
+        # On a thread of its own: the caller may be a signal handler, and what it has interrupted hold our locks.
         closing = GuardedThread(self._close, f"twinlink-{self.node}-close", self._transport.internal_errors)
         with DeferSignals():
             # First: acks could not settle, nor get through, while other threads go on sending.
@@ -391,7 +385,7 @@ class Link:
 
     def _check_flow(self, flow: str) -> None:
         self._check_open()
-        check_flow_name(flow)
+        arguments.check_flow_name(flow)
 
     def _check_open(self) -> None:
         if self.closed:

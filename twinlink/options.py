@@ -28,6 +28,8 @@ OWN = (*RANGES, "busy_poll")  # of the link, not of its transport
 IDENTITY_VARIABLE, REQUIRE_VARIABLE = "TWINLINK_IDENTITY", "TWINLINK_REQUIRE_IDENTITY"
 NOT_REQUIRED = {"", "0", "false", "no", "off"}  # values of the latter
 
+_warned_hosts: set[str] = set()  # addresses on which a link of this process listens without an identity, as was said
+
 logger = logging.getLogger("twinlink")
 
 
@@ -67,13 +69,14 @@ def make_transport(
     Raises:
         ConfigurationError, TransportMissing: as `twinlink.open` does.
     """
+    backend, of_transport = check(name, options)
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")
     texts = listen if listen is not None else connect
-    endpoint, *others = map(Endpoint.parse, texts if isinstance(texts, list | tuple) and texts else [texts])
+    parse = Endpoint.parse if connect is None else Endpoint.parse_remote
+    endpoint, *others = map(parse, texts if isinstance(texts, list | tuple) and texts else [texts])
     if node is not None and not is_node_name(node):
         raise ConfigurationError(f"node must be a string of 1 to 255 printable characters, not {node!r}")
-    backend, of_transport = check(name, options)
     if endpoint.port + backend.ports - 1 > 65535:
         raise ConfigurationError(f"{name} needs {backend.ports} ports from {endpoint.port} up")
     max_payload = options.get("max_payload", MAX_PAYLOAD)
@@ -110,10 +113,15 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
 
 
 def warn_if_open(transport: Transport, name: str) -> None:
-    """Say that any program may join, if the transport is going to listen beyond this host without an identity."""
+    """Say that any program may join, if the transport listens beyond this host without an identity.
+
+    Once for each address in a process: a notebook opens the same link again and again.
+    """
     if name == "memory" or not transport.listening or transport.admits_only_trusted:
         return
-    if transport.identity is None and not _is_loopback(transport):
+    host = transport.endpoint.host
+    if transport.identity is None and not _is_loopback(transport) and host not in _warned_hosts:
+        _warned_hosts.add(host)
         logger.warning(
             "%s listens on %s without an identity: any program that reaches this port may join, read and send. "
             "`twinlink key new` makes an identity; or listen on 127.0.0.1",

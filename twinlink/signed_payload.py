@@ -193,7 +193,7 @@ class Verifier:
         for peer in identity.revoked:
             if _key_id(peer.line.verify_key) == key:
                 return Refusal("revoked", f"this key of {peer.name} was revoked")
-        return Refusal("key", f"key {key.hex()} is not known here: `twinlink key trust` makes a peer known")
+        return Refusal("key", "its key is not known here: `twinlink key trust` makes a peer known")
 
     def _stale(self, head: Head, kind: _Kind, signer: str, node: str | None, session: int) -> Refusal | None:
         """Why what was signed does not count here and now; if it does, its counter is kept."""

@@ -5,6 +5,8 @@ import logging
 import os
 from pathlib import Path
 
+import pytest
+
 from twinlink.appkit.journal import WAITING, Journal
 from twinlink.testing import wait_until
 from twinlink.testing.base import in_thread
@@ -35,6 +37,20 @@ def test_a_file_that_cannot_be_written_is_said_once_and_stops_nothing() -> None:
         "test: no more events are written to /dev/full: No space left on device; make room there, or write elsewhere",
         "test: two",
     ]
+
+
+def test_what_goes_on_as_before_is_all_in_the_file_and_summed_up_on_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = io.StringIO()
+    with Journal("test", tmp_path / "log", stream=said) as journal:
+        for _ in range(3):
+            journal.routine("renewed", "the block was renewed")
+        monkeypatch.setattr("twinlink.appkit.journal._ROUTINE_NS", 0)
+        journal.routine("renewed", "the block was renewed")
+    assert len((tmp_path / "log").read_text().splitlines()) == 4
+    (line,) = said.getvalue().splitlines()
+    assert "test: the block was renewed (4 times in " in line
 
 
 def test_text_from_a_peer_stays_on_its_line() -> None:

@@ -68,9 +68,9 @@ def test_a_host_and_short_options_as_ping_8_has_them(start: Start, endpoint: str
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("10.0.0.5:no",), "argument HOST: HOST or HOST:PORT is expected"),
+        (("10.0.0.5:no",), "argument HOST[:PORT]: endpoint"),
         (("10.0.0.5:70000",), "a port is a number from 1 to 65535"),
-        (("",), "argument HOST: HOST or HOST:PORT is expected"),
+        (("",), "argument HOST[:PORT]: endpoint"),
         (("10.0.0.5", "--connect", "tcp/10.0.0.5:7447"), "not allowed with argument HOST"),
         (("10.0.0.5", "--listen", "tcp/0.0.0.0:7447"), "not allowed with argument HOST"),
         (("10.0.0.5", "10.0.0.6"), "unknown argument 10.0.0.6"),

@@ -235,7 +235,10 @@ def test_a_file_that_is_too_long_is_not_read(start: Start, endpoint: str, tmp_pa
     path = tmp_path / "long"
     with path.open("wb") as file:
         file.truncate(2**40)  # a hole
-    start("sub", "--listen", endpoint)
     pub = start("pub", "--connect", endpoint, str(path))
-    assert pub.code() == 2
-    assert f"{path} has more than 16777216 octets, the most of a message: split it" in pub.err
+    assert pub.code() == 3
+    assert f"{path} has {2**40} octets, and a message of this link at most 16777216: `split -b" in pub.err
+    assert "for a peer" not in pub.err
+    pub = start("pub", "--connect", endpoint, "--option", "max_payload=10", __file__)
+    assert pub.code() == 3
+    assert "at most 10: `split -b 10" in pub.err

@@ -63,6 +63,7 @@ def test_where_controls_have_a_sequence_id_the_result_has_it_with_its_times() ->
     blocks.propose(block("a", 5), WALL, at(15))
     (again,) = blocks.acknowledged(2, True, at(16), -1)
     assert isinstance(again, Outcome)
+    assert (installed.renews, again.renews) == (False, True)
     assert again.result.e3 == E3Control(2, WALL, WALL + 15 * MS, WALL + 16 * MS)
     blocks.propose(block("b", 6), WALL, at(20))
     rejected, *_ = blocks.acknowledged(3, False, at(21))

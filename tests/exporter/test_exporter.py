@@ -155,6 +155,8 @@ def test_a_block_is_installed_answered_and_expires(
     assert event["proposed_ns"] <= event["received_ns"] <= event["installed_ns"]
     assert event["prbs"] == [40, 41]
     assert [event["reason"] for event in exporter.events("block-cleared")] == ["expired"]
+    wait_until(lambda: "PRB block b-1 has ended: its validity ended; no PRB is blocked any more" in exporter.said())
+    assert "PRB block b-1 was acknowledged by the RAN: PRBs 40-41 are blocked" in exporter.said()
 
 
 def test_an_agent_that_acknowledges_nothing_is_believed_at_handing_over(

@@ -44,6 +44,9 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(
             event = wait_for_event(listener, twinlink.Refused)
             assert event.reason == (cell.refusal if transport in TELL_REASONS else "unknown")
             assert event.address.partition(":")[0] == "127.0.0.1"
+            if transport == "zeromq" and cell.refusal == "unknown" and at_connector is not None:
+                assert event.identity.startswith("SHA256:")
+                assert event.identity in str(raised.value)
         for sender in (up, down):
             sender.send(b"secret")
         for link in (listener, connector):

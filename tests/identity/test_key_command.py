@@ -180,3 +180,16 @@ def test_root_changes_the_folder_of_another_user_as_that_user(start: Start, tmp_
         assert (folder / "broker" / "mosquitto.conf").exists()
         with pytest.raises(ConfigurationError, match="is of the user 65534"):
             Identity.load(folder)
+
+
+def test_help_and_the_error_without_an_action_list_the_actions(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    actions = ["new", "show", "trust", "list", "revoke", "rotate", "router", "broker"]
+    assert cli.main(["key", "--help"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    listed = lines[lines.index("actions:") + 2 : lines.index("positional arguments:")]
+    assert [line.split()[0] for line in listed if line[2:3].strip()] == actions
+    assert cli.main(["key"]) == BAD_ARGUMENTS
+    assert f"required: ACTION; ACTION is one of {', '.join(actions)}\n" in capfd.readouterr().err

@@ -182,8 +182,8 @@ def test_a_gnb_and_its_twin_meet_through_the_shipped_router() -> None:
         receiver = twin.receiver("spectrum")
         gnb.wait_ready(timeout=patience())
         sender = gnb.sender("spectrum")
-        for number in range(100):
-            sender.send(bytes([number]))
+        for sequence in range(100):
+            sender.send(bytes([sequence]))
         sender.flush(timeout=patience())
         received = [receiver.receive(timeout=patience()) for _ in range(100)]
         assert [message and message.payload[0] for message in received] == list(range(100))

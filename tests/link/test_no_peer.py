@@ -3,6 +3,8 @@
 import contextlib
 import resource
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +16,8 @@ import zmq
 
 import twinlink
 from tests.identity.nodes import make_pair, needs_mosquitto
+from twinlink.cli import checks
+from twinlink.process.listener_probe import probe
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import drain
 from twinlink.transport_options import TransportName
@@ -55,6 +59,24 @@ def test_another_transport_at_the_other_end_is_named(
     at = free_endpoint()
     with twinlink.open(listens, listen=at):
         assert f"what listens there {reason}: open both sides with the same transport" in said(connects, at)
+
+
+def test_the_second_port_of_a_link_is_recognised_by_a_connector_a_listener_and_doctor() -> None:
+    at = free_endpoint(4)
+    port = int(at.rpartition(":")[2])
+    second = f"tcp/127.0.0.1:{port + 1}"
+    listener = subprocess.Popen([sys.executable, "-m", "twinlink", "pong", "--listen", at], stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: probe("127.0.0.1", port, 1.0, asks=True).protocol == "zeromq")
+        advice = f"port {port + 1} is the second port of the link that listens at {port}: connect to {at}"
+        assert advice in said("zeromq", second)
+        with pytest.raises(twinlink.TransportError, match=f"is the second port of a link that listens at {port}:"):
+            twinlink.open("zeromq", listen=second)
+        rows = list(checks.peer(second))
+        assert [(row.status, row.next) for row in rows] == [("fail", f"give its first port: {at}")]
+    finally:
+        listener.terminate()
+        listener.wait()
 
 
 @brokerless

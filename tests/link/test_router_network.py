@@ -204,7 +204,7 @@ def test_a_router_without_the_peer_is_told_apart(node: OpenNode) -> None:
         ({"connect": "tcp/127.0.0.1:7447", "mode": 1}, "mode takes str"),
         ({"connect": ["tcp/127.0.0.1:7447", "tcp/127.0.0.1:7448"]}, "mode=client"),
         ({"connect": ["tcp/127.0.0.1:7447", "router"], "mode": "client", "namespace": "a"}, "'router' is not of"),
-        ({"connect": [], "mode": "client", "namespace": "a"}, "tcp/host:port"),
+        ({"connect": [], "mode": "client", "namespace": "a"}, "host:port"),
         *(
             ({"connect": "tcp/127.0.0.1:7447", "mode": "client", "namespace": wrong}, "1 to 8 names joined by slashes")
             for wrong in ("/a", "a/", "a//b", "a b", "a/*", "**", "a$", "@/router", "a\n", "ä", "a/b/c/d/e/f/g/h/i")

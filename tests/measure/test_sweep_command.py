@@ -196,7 +196,7 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
         (["--rate-limit", "100mbit"], "cable between two namespaces"),
         (["--rate-limit", "quick"], "'quick' is no rate such as 100mbit"),
         (["--rate-limit", "mbit"], "'mbit' is no rate such as 100mbit"),
-        (["--ntp", "127.0.0.1:no"], "'127.0.0.1:no' is not HOST or HOST:PORT"),
+        (["--ntp", "127.0.0.1:no"], "'127.0.0.1:no' is not of the form host or host:port"),
         (["--peer", "tcp/127.0.0.1:1"], "go together"),
         (["--source", "mgen", "--mode", "closed"], "open loop"),
         (["--source", "mgen", "--subjects", "raw-tcp"], "through twinlink"),

@@ -277,9 +277,9 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_no_endpoint_is_not_waited_for(tmp_path: Path) -> None:
-    run = Run(["sweep", "--peer", "foo", "--out", str(tmp_path / "out")])
+    run = Run(["sweep", "--peer", "foo:", "--out", str(tmp_path / "out")])
     assert run.code() == 3
-    assert "endpoint 'foo' is not of the form" in run.err
+    assert "endpoint 'foo:' is not of the form" in run.err
     assert "waits" not in run.err
 
 

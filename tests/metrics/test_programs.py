@@ -233,7 +233,7 @@ def test_an_address_that_cannot_be(wrong: str) -> None:
     arguments = [sys.executable, "-m", "twinlink", "pong", "--http", wrong]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=patience(), check=False)
     assert done.returncode == 3
-    assert "HOST:PORT" in done.stderr
+    assert "host:port" in done.stderr
 
 
 def test_a_group_is_no_address_to_serve_at() -> None:

@@ -299,7 +299,7 @@ def test_nothing_listens(start: Start, send: Send, endpoint: str) -> None:
         (("in", "--udp", "5001", "--out-udp", "6001"), "--out-udp has no effect with `twinlink mgen in`: leave it out"),
         (("in", "--udp", "5001", "--tx", "a"), "--tx has no effect with `twinlink mgen in`: leave it out"),
         (("in", "--udp", "5001", "--records", "a", "--records", "b"), "one file of --records"),
-        (("in", "--udp", "5001", "--connect", "here"), "tcp/host:port"),
+        (("in", "--udp", "5001", "--connect", "here:"), "host:port"),
         (("join",), "--rx, --records, or both"),
     ],
 )

@@ -316,7 +316,7 @@ def test_signals_end_it_before_the_first_record(endpoint: str, replay: Any, numb
     ("arguments", "code", "text"),
     [
         (["--transport", "pigeon"], 3, "pigeon"),
-        (["--listen", "nowhere"], 3, "tcp/host:port"),
+        (["--listen", "7447"], 3, "host:port"),
         (["--validity-ms", "soon"], 3, "whole number from 100"),
         (["--protect-prbs", "x"], 3, "0-3,50"),
         (

@@ -116,6 +116,17 @@ def test_flowgraphs_compile(graph: Path, tmp_path: Path) -> None:
     assert "twinlink_blocks.Source(transport='zeromq', listen='tcp/0.0.0.0:7447'" in source
 
 
+def test_a_flowgraph_that_runs_outside_the_virtual_environment_says_how_to_run_it(tmp_path: Path) -> None:
+    made = compile_graph(grc.PATH / "uplink_transmit.grc", tmp_path)
+    python = Path(sys.base_prefix, "bin/python3")
+    imported = subprocess.run([python, "-c", "import twinlink"], capture_output=True, cwd=tmp_path, check=False)
+    if imported.returncode == 0:
+        pytest.skip(f"{python} has twinlink")
+    done = subprocess.run([python, made], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "Run this with the Python that has twinlink" in done.stderr
+
+
 OPENS = """
 import sys
 sys.path.insert(0, sys.argv[1])

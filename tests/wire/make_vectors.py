@@ -139,7 +139,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         )
     )
     whole = frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))
-    refused = (45, SENT_NS, REJECTED)
+    rejected = (45, SENT_NS, REJECTED)
     extended = b'{"node":"gnb-1","heard":{},"flows":{},"some-later-version":[1,2,3]}'
     return {
         "data": ("traffic/spectrum", frame(Kind.DATA, EPOCH, 41, SENT_NS, bytes(range(16)))),
@@ -148,7 +148,10 @@ def good() -> dict[str, tuple[str, bytes]]:
         "ack": ("ack/spectrum", frame(Kind.ACK, PEER, 7, SENT_NS + 900_000, ack_body(EPOCH, 41, [record]))),
         "ack-batch": ("ack/spectrum", frame(Kind.ACK, PEER, 8, SENT_NS + 2_000_000, ack_body(EPOCH, 42, later))),
         "ack-consumed-only": ("ack/spectrum", frame(Kind.ACK, PEER, 9, SENT_NS + 3_000_000, ack_body(EPOCH, 45, []))),
-        "ack-rejected": ("ack/spectrum", frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [refused]))),
+        "ack-rejected": (
+            "ack/spectrum",
+            frame(Kind.ACK, PEER, 10, SENT_NS + 4_000_000, ack_body(EPOCH, 46, [rejected])),
+        ),
         "ack-range": (
             "ack/spectrum",
             frame(

@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from twinlink.errors import ConfigurationError
 from twinlink.prbs import parse_prbs
-from twinlink.process.ip_address import check_host
+from twinlink.process import address
+from twinlink.transports import Endpoint
 
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18}) ?(?:([KMG])(?:I?B)?|B?)", re.IGNORECASE)
+HTTP_PORT = 9464  # that of docs/monitoring.md
 _IN_OCTETS = ("max_payload", "window", "retention", "receive_buffer", "os_send_buffer", "os_receive_buffer")
 
 
@@ -107,6 +110,23 @@ def factor(text: str) -> float:
     return 1 / value if found and found[1] else value
 
 
+def listen(text: str) -> str:
+    """The endpoint ``tcp/host:port`` of ``HOST`` or ``HOST:PORT``, by default port 7447: where this side listens."""
+    return _endpoint(Endpoint.parse, text)
+
+
+def connect(text: str) -> str:
+    """As `listen`, of a listener to connect to; or several with commas between them."""
+    return ",".join(_endpoint(Endpoint.parse_remote, part) for part in text.split(","))
+
+
+def _endpoint(parse: Callable[[str], Endpoint], text: str) -> str:
+    try:
+        return str(parse(text))
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def ntp_server(text: str) -> str:
     """``HOST`` or ``HOST:PORT``."""
     from twinlink.measure import ntp
@@ -129,31 +149,24 @@ class HttpAddress(NamedTuple):
 
 
 def http_address(text: str) -> HttpAddress:
-    """``HOST:PORT``, with IPv6 in brackets; port 0 takes a free one."""
-    match = re.fullmatch(r"(?P<host>\[[^\[\]]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})", text)
-    if match is None or int(match["port"]) > 65535:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:9464, 0.0.0.0:9464 or [::]:9464"
-        )
+    """Where ``--http`` listens: ``HOST`` or ``HOST:PORT``, by default `HTTP_PORT`; port 0 takes a free one."""
     try:
-        check_host(match["host"])
+        host, port = address.parse(text, HTTP_PORT, least_port=0)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return HttpAddress(match["host"].strip("[]"), int(match["port"]))
-
-
-def with_port(text: str, port: int) -> str:
-    """``HOST:PORT`` of ``HOST`` or ``HOST:PORT``; an IPv6 address alone needs no brackets."""
-    if text.count(":") > 1 and not text.startswith("["):
-        text = f"[{text}]"
-    return f"{text}:{port}" if text.endswith("]") or ":" not in text else text
+    return HttpAddress(host.strip("[]"), port)
 
 
 def _convert(kind: type[int] | type[float], text: str, expected: str) -> float:
     try:
         return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}") from None
+        advice = (
+            "; give the number alone, in the unit that --help states"
+            if re.fullmatch(r"[0-9.]+ ?[a-zµ]+", text, re.IGNORECASE)
+            else ""
+        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not {expected}{advice}") from None
 
 
 def _at_least(least: int, value: float) -> float:

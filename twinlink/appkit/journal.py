@@ -1,4 +1,4 @@
-"""The log of a long-running program: for each event a line on stderr, and a JSON object in the file of ``--log``.
+"""The log of a long-running program: for each event a JSON object in the file of ``--log``, and a line on stderr.
 
 A thread of its own writes both: neither a disk that hangs nor a full pipe at stderr may block the program.
 """
@@ -25,6 +25,7 @@ from .console import explain
 
 WAITING = 10_000  # events that may wait to be written; further ones are dropped and counted
 _REPEAT_NS = 5_000_000_000  # shortest time between two complaints of one name
+_ROUTINE_NS = 60_000_000_000  # time between two lines about routine events of one name
 _UNREAD_S = 1.0  # a line that stderr does not take within this time is not shown
 _AT_THE_END_S = 3.0  # time to write what is left when the program ends
 
@@ -38,6 +39,7 @@ class Journal:
 
     def __init__(self, program: str, path: Path | None = None, stream: TextIO | None = None) -> None:
         self._complaints: dict[str, tuple[int, int]] = {}  # name -> when last logged, number held back since
+        self._routine: dict[str, tuple[int, int]] = {}  # name -> when last shown, number since
         self._intake = _Intake()
         self._writer = _Writer(self._intake, program, path, stream or sys.stderr)
         self._writer.start()
@@ -56,6 +58,15 @@ class Journal:
         self._complaints[name] = (now, 0)
         self.event(name, f"{text} ({held} more like this)" if held else text, **fields, held_back=held)
 
+    def routine(self, name: str, text: str, /, *, time_ns: int | None = None, **fields: Any) -> None:
+        """As `event`, of what goes on as before: stderr has a line a minute for each name, with their number."""
+        now = time.monotonic_ns()
+        since, count = self._routine.get(name, (now, 0))
+        shown = now - since >= _ROUTINE_NS
+        self._routine[name] = (now, 0) if shown else (since, count + 1)
+        text = f"{text} ({count + 1} times in {(now - since) / 1e9:.0f} s)"
+        self._intake.handle(_record(name, text, time_ns, fields, shown=shown))
+
     def __enter__(self) -> Self:
         logging.getLogger("twinlink").addHandler(self._intake)
         return self
@@ -70,10 +81,14 @@ class Journal:
         stopper.join(_AT_THE_END_S)
 
 
-def _record(name: str, text: str, time_ns: int | None, fields: dict[str, Any]) -> logging.LogRecord:
+def _record(
+    name: str, text: str, time_ns: int | None, fields: dict[str, Any], *, shown: bool = True
+) -> logging.LogRecord:
     time_ns = time.time_ns() if time_ns is None else time_ns
     line = to_json({"time_ns": time_ns, "event": name, **fields})  # now: the caller may change what it passed
-    return logging.makeLogRecord({"name": "twinlink.journal", "msg": text, "time_ns": time_ns, "line": line})
+    return logging.makeLogRecord(
+        {"name": "twinlink.journal", "msg": text, "time_ns": time_ns, "line": line, "shown": shown}
+    )
 
 
 def _append(path: Path) -> TextIO:
@@ -176,7 +191,8 @@ class _Writer(QueueListener):
             self._close()
 
     def _write(self, record: Any) -> None:
-        self._show(record.time_ns, record.getMessage())
+        if record.shown:
+            self._show(record.time_ns, record.getMessage())
         if self._file:
             try:
                 self._file.write(record.line + "\n")

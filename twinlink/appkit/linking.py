@@ -9,28 +9,37 @@ import twinlink
 from twinlink import options as link_options
 from twinlink.errors import AuthenticationError, ConfigurationError, LinkClosed, PeerTimeout
 from twinlink.events import (
+    Duplicate,
     Event,
     Gap,
     HandlerError,
     InternalError,
+    LimitExceeded,
+    Lost,
     Malformed,
+    PeerCaughtUp,
     PeerDown,
+    PeerSlow,
     PeerUp,
     Refused,
     Reordered,
+    Restarted,
+    Stale,
+    SyncChanged,
     Unclaimed,
 )
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.listener_probe import probe
-from twinlink.transports import Endpoint, Transport
+from twinlink.transports import PORT, Endpoint, Transport
 from twinlink.transports.refusals import Refusal
 
 from . import convert
 from .console import Stop, log
 
-PORT = 7447
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
+# counted in stats(); no action is needed
+_COUNTED = Duplicate, LimitExceeded, Lost, PeerCaughtUp, PeerSlow, Reordered, Restarted, Stale, SyncChanged
 LOOK_S = 0.1  # how often a wait checks whether the end was requested
 _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within this time
 CONNECT_S = 2.0  # for resolving a name, and for each address
@@ -63,23 +72,29 @@ def add_link_options(
     """
     side = parser.add_mutually_exclusive_group()
     side.add_argument(
-        "--listen", default=LISTEN if listens else None, metavar="tcp/HOST:PORT", help=f"listen here for {other}"
+        "--listen",
+        default=LISTEN if listens else None,
+        type=convert.listen,
+        metavar="HOST[:PORT]",
+        help=f"listen here for {other}; default port {PORT}",
     )
     side.add_argument(
         "--connect",
         default=CONNECT if listens is False else None,
-        metavar="tcp/HOST:PORT,...",
-        help=f"where {other} listens; with `--option mode=client`, a Zenoh router, or several with commas between them",
+        type=convert.connect,
+        metavar="HOST[:PORT],...",
+        help=f"where {other} listens, by default at port {PORT}; with `--option mode=client`, a Zenoh router, or "
+        "several with commas between them",
     )
     if host is not None:
         program = f"`{host}`" if host.startswith("twinlink ") else host
         side.add_argument(
             "connect",
             nargs="?",
-            type=_connect_to,
-            metavar="HOST",
+            type=convert.connect,
+            metavar="HOST[:PORT]",
             default=CONNECT if listens is False else None,
-            help=f"short for --connect: HOST or HOST:PORT where {program} listens; default port {PORT}",
+            help=f"short for --connect: where {program} listens, by default at port {PORT}",
         )
     add_joining_options(parser, other=other, node=node)
 
@@ -155,16 +170,6 @@ def check_identity(given: argparse.Namespace) -> None:
 def _node(given: argparse.Namespace) -> str | None:
     """The name that was given, or the command's; None: that of the identity, or one that is made up."""
     return None if given.identity is not None and isinstance(given.node, _DefaultName) else given.node
-
-
-def _connect_to(text: str) -> str:
-    """The endpoint of ``HOST``, ``HOST:PORT`` or ``tcp/HOST:PORT``."""
-    if text.startswith("tcp/"):
-        return text
-    try:
-        return str(Endpoint.parse(f"tcp/{convert.with_port(text, PORT)}"))
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(f"HOST or HOST:PORT is expected: {error}") from None
 
 
 def _routers(connect: str | None) -> str | list[str] | None:
@@ -249,9 +254,8 @@ class Watch:
         while not self._events.empty():
             event = self._events.get()
             self._take(event)
-            text = _text(event)
-            if text:
-                log(self._name, text)
+            if not isinstance(event, _COUNTED):
+                log(self._name, sentence(event))
 
     def _take(self, event: Event) -> None:
         if isinstance(event, PeerUp):
@@ -267,7 +271,8 @@ def refusal(event: Refused) -> str:
     return Refusal(event.identity, event.address, event.reason).advice(None)
 
 
-def _text(event: Event) -> str | None:
+def sentence(event: Event) -> str:
+    """What has happened, for a person."""
     match event:
         case PeerUp(node=node):
             return f"peer {node} is up"
@@ -289,4 +294,23 @@ def _text(event: Event) -> str | None:
             return f"a handler of flow {flow} failed: {error}"
         case InternalError(where=where, error=error):
             return f"{where} raised {error}"
-    return None  # counted in stats(); no action is needed
+        case Restarted(node=node):
+            return f"peer {node} has restarted"
+        case PeerSlow(node=node, flow=flow, behind=behind):
+            return f"peer {node} is {behind} messages behind on flow {flow}: it reads slower than is sent"
+        case PeerCaughtUp(node=node, flow=flow):
+            return f"peer {node} has caught up on flow {flow}"
+        case Reordered(flow=flow, sequence=sequence):
+            return f"message {sequence} of flow {flow}, which did not arrive before, has come after all"
+        case Duplicate(flow=flow, sequence=sequence):
+            return f"message {sequence} of flow {flow} came twice, and was delivered once"
+        case Stale(flow=flow, first=first, end=end):
+            return f"{end - first} messages of flow {flow} were too old when they arrived: {first} to {end - 1}"
+        case Lost(flow=flow, first=first, end=end, reason=reason, peers=peers):
+            to = f" to {', '.join(peers)}" if peers else ""
+            return f"{end - first} messages of flow {flow} are lost{to}, {first} to {end - 1}: {reason}"
+        case LimitExceeded(limit=limit, count=count):
+            return f"something of a peer was refused for the limit {limit} ({count} so far)"
+        case SyncChanged(flow=flow, state=state):
+            return f"flow {flow} is {state}"
+    return f"{type(event).__name__}: {event}"  # of a later version

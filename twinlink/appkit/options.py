@@ -32,6 +32,7 @@ from twinlink.spelling import near
 from .console import BAD_ARGUMENTS, Output, tell
 
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_MISSING = "the following arguments are required: "  # how argparse begins this message
 _NOT_IN_FILE = {"help", "config"}
 _FILE_OCTETS = 1024 * 1024  # of a configuration file at most
 
@@ -66,11 +67,17 @@ class Parser(argparse.ArgumentParser):
         for text in args[: args.index("--") if "--" in args else None]:
             name = text.partition("=")[0]
             if text.startswith("--") and name not in names:  # before what follows it is taken for an argument
-                self.error(f"unknown argument {text}{near(name, names)}")
+                self.error(f"unknown argument {text}{self._port_advice(name) or near(name, names)}")
         given, rest = self.parse_known_args(args, namespace)
         if rest:
-            self.error(f"unknown argument {' '.join(rest)}")
+            self.error(f"unknown argument {' '.join(rest)}{self._port_advice(rest[0])}")
         return given
+
+    def _port_advice(self, text: str) -> str:
+        """For an argument that looks like a port, where an address has one; else empty."""
+        has_address = any(str(action.metavar).startswith("HOST[:PORT]") for action in self._actions)
+        looks_like_port = text in {"-p", "-P", "--port"} or text.isdecimal()
+        return "; the port follows its host, as in 10.0.0.5:7447" if has_address and looks_like_port else ""
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Not of the default that `parse` sets: Python 3.11 converts that of a positional argument."""
@@ -82,7 +89,12 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, none_of(value, action.choices))
 
     def error(self, message: str) -> NoReturn:
-        """Print the message and exit with code 3."""
+        """Print the message and exit with code 3; with the choices, where an argument is missing that has some."""
+        if message.startswith(_MISSING):
+            missing = message.removeprefix(_MISSING).split(", ")
+            for action in self._get_positional_actions():
+                if action.choices is not None and action.metavar in missing and "|" not in str(action.metavar):
+                    message += f"; {action.metavar} is one of {', '.join(map(str, action.choices))}"
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:

@@ -29,8 +29,9 @@ def add_http_option(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--http",
         type=convert.http_address,
-        metavar="HOST:PORT",
-        help="serve /healthz, /readyz and /metrics there (docs/monitoring.md); 9464 is the usual port",
+        metavar="HOST[:PORT]",
+        help="serve /healthz, /readyz and /metrics there (docs/monitoring.md); default port "
+        f"{convert.HTTP_PORT}, 0 takes a free one",
     )
 
 

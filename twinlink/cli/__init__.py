@@ -46,6 +46,14 @@ _EXAMPLES = """\
   twinlink demo                # the whole path on this machine, in a minute
   twinlink pong                # on one host, and on the other:
   twinlink ping 10.0.0.5       # round-trip time and loss"""
+_ELSEWHERE = {
+    "publish": "pub",
+    "send": "pub",
+    "subscribe": "sub",
+    "receive": "sub",
+    "recv": "sub",
+    "version": "--version",
+}
 _EXTRA = "twinlink[measure]"  # what a command of the library needs beyond the dependencies of the package
 _APP_COMMANDS = "twinlink.commands"  # entry points: name of a command -> its module
 _PROGRAMS = "twinlink.programs"  # entry points: table of a program in the file -> the function that makes its parser
@@ -68,6 +76,8 @@ class _Command(Protocol):
 def main(argv: list[str] | None = None) -> int:
     """Run a command line; returns the exit code: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     named = bool(arguments) and not arguments[0].startswith("-")
     name = f"twinlink {on_one_line(arguments[0])}" if named else "twinlink"
     return console.guarded(name, lambda: _run(arguments) if named else _show_help(arguments))
@@ -79,6 +89,8 @@ def _show_help(arguments: list[str]) -> int:
     for name, summary in {**dict(_app_summaries()), **COMMANDS}.items():
         names.add_parser(name, help=summary.replace("%", "%%"), add_help=False)
     if arguments:
+        if arguments[0] not in {"-h", "--help", "--version"} and any(name in arguments for name in COMMANDS):
+            top.error(f"{arguments[0]} stands before the command: options follow it, as in `twinlink ping --json`")
         top.parse_args(arguments[:1])  # --help and --version end here
     top.print_help(sys.stderr)
     return console.BAD_ARGUMENTS
@@ -109,7 +121,7 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         points = _app_commands()
         if name not in points:
-            _top_parser().error(f"no command is called {name!r}{near(name, [*points, *COMMANDS])}")
+            _top_parser().error(f"no command is called {name!r}{_meant(name, [*points, *COMMANDS])}")
         point = points[name]
     try:
         command = cast(_Command, point.load()) if point else _load(name)
@@ -118,6 +130,13 @@ def _run(arguments: list[str]) -> int:
         return command.run(given)
     except ModuleNotFoundError as error:
         raise TwinlinkError(console.missing_module(error, _extra(point) if point else _EXTRA)) from error
+
+
+def _meant(name: str, known: list[str]) -> str:
+    """What was meant by a name that no command has, as the end of a sentence; empty where that is not known."""
+    if name in {point.name for point in entry_points(group=_PROGRAMS)}:
+        return f"; that is a program of its own: twinlink-{name}"
+    return f"; did you mean {_ELSEWHERE[name]}?" if name in _ELSEWHERE else near(name, known)
 
 
 def _app_commands() -> dict[str, EntryPoint]:

@@ -21,7 +21,7 @@ from typing import Literal
 import twinlink
 from twinlink.process import cgroups
 from twinlink.process.ip_address import listening_socket
-from twinlink.process.listener_probe import probe
+from twinlink.process.listener_probe import is_second_port, probe
 from twinlink.process.ports import free_ports
 from twinlink.process.resolver import listen_addresses
 from twinlink.transports import Endpoint, transport_class, transport_name
@@ -196,6 +196,10 @@ def peer(connect: str) -> Iterator[Row]:
         yield Row("peer", "fail", f"{connect}: {found.problem}", advice)
         return
     text = f"{connect} accepts connections"
+    if is_second_port(target.host, target.port, CONNECT_S):
+        seen = f"{text}, as the second port of a ZeroMQ link"
+        yield Row("peer", "fail", seen, f"give its first port: {Endpoint(target.host, target.port - 1)}")
+        return
     if target.port == 65535:
         text += "; ZeroMQ also needs the next port, and there is none"
     elif behind := connection_problem(f"tcp/{target.host}:{target.port + 1}"):

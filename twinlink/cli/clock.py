@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--ntp",
         type=convert.ntp_server,
         metavar="HOST[:PORT]",
-        help="also query this NTP server; each side may have one",
+        help="also query this NTP server; each side may have one; default port 123",
     )
     parser.add_argument(
         "--timeout",

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from twinlink.transports import Endpoint
+from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, rendered
@@ -29,12 +29,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--listen",
-        metavar="tcp/HOST:PORT",
-        help=f"check that these ports are free; by default those of {linking.LISTEN}, as a warning only",
+        type=convert.listen,
+        metavar="HOST[:PORT]",
+        help=f"check that these ports are free, by default {PORT} and the next; without it, those of {linking.LISTEN}, "
+        "as a warning only",
     )
-    parser.add_argument("--connect", metavar="tcp/HOST:PORT", help="check that a listener accepts connections there")
     parser.add_argument(
-        "--ntp", type=convert.ntp_server, metavar="HOST[:PORT]", help="check the clock against this NTP server"
+        "--connect",
+        type=convert.connect,
+        metavar="HOST[:PORT],...",
+        help=f"check that a listener accepts connections there; default port {PORT}",
+    )
+    parser.add_argument(
+        "--ntp",
+        type=convert.ntp_server,
+        metavar="HOST[:PORT]",
+        help="check the clock against this NTP server; default port 123",
     )
     parser.add_argument(
         "--ask-e3",
@@ -50,8 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Run every check; 1 if a required one fails."""
-    for endpoint in filter(None, (given.listen, *(given.connect or "").split(","))):
-        Endpoint.parse(endpoint)  # a malformed endpoint is a wrong argument, not a finding
     output = Output(given.json)
     rows = []
     for row in _rows(given):

@@ -29,7 +29,7 @@ HUBS = ("own", "node-red")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", metavar="NAME", help=f"{_LIST}, or one of {', '.join(NAMES)}")
+    parser.add_argument("name", choices=(_LIST, *NAMES), metavar="NAME", help=f"{_LIST}, or one of {', '.join(NAMES)}")
     parser.add_argument(
         "--quick",
         action="store_true",

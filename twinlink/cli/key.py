@@ -1,4 +1,24 @@
-"""Make the keys of this node, and say which peers it trusts: new, show, trust, list, revoke, rotate, router, broker."""
+"""Make the keys of this node, and say which peers it trusts.
+
+actions:
+
+  new NAME                make the identity NAME with its --role, and print its
+                          public line
+  show                    print the public line of this node
+  trust LINE              trust the peer with this public line, --as its name;
+                          without LINE, with any certificate of the authority
+                          in ca.crt
+  list                    list this node and the peers that it trusts
+  revoke NAME             refuse this peer from now on
+  rotate                  make the next keys of this node, and print their
+                          public line; with --use, begin to use them
+  router NAMESPACE=NAME,NAME ...
+                          write the configuration of the Zenoh router with this
+                          identity, for the nodes of each namespace
+  broker LISTENER=NAME,NAME ...
+                          write the files of the MQTT broker with this
+                          identity, for each listener and its connectors
+"""
 
 import argparse
 import os
@@ -21,33 +41,20 @@ twinlink key revoke twin-1 --identity gnb-1.id
 twinlink key router twinlink/cell-7=gnb-1,twin-1 --identity router-1.id
 twinlink key broker twin-1=gnb-1,gnb-2 --identity broker-1.id
 """
-_ACTIONS = {
-    "new": "make the identity NAME, and print its public line",
-    "show": "print the public line of this node",
-    "trust": "trust the peer with the public line LINE; without LINE, with any certificate of the authority in ca.crt",
-    "list": "list this node and the peers that it trusts",
-    "revoke": "refuse the peer NAME from now on",
-    "rotate": "make the next keys of this node, and print their public line; with --use, begin to use them",
-    "router": "write the configuration of the Zenoh router with this identity, for the nodes NAME of each NAMESPACE",
-    "broker": "write the files of the MQTT broker with this identity, for each LISTENER and its connectors NAME",
-}
 _ROLES = ("gnb", "twin", "observer", "router", "broker")
-_ROUTER_LISTENS, _BROKER_LISTENS = "tcp/0.0.0.0:7447", "tcp/0.0.0.0:8883"
+_ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
         "action",
-        choices=_ACTIONS,
+        choices=tuple(_RUN),
         metavar="ACTION",
-        help="; ".join(f"{name}: {does}" for name, does in _ACTIONS.items()),
+        help=f"one of {', '.join(_RUN)}, as above",
     )
     parser.add_argument(
-        "subject",
-        nargs="*",
-        metavar="NAME|LINE|NAMESPACE=NAME,NAME|LISTENER=NAME,NAME",
-        help="new, revoke: NAME; trust: LINE; router: each NAMESPACE=NAME,NAME; broker: each LISTENER=NAME,NAME",
+        "subject", nargs="*", default=None, metavar="SUBJECT", help="what the action takes: NAME, LINE..., as above"
     )
     parser.add_argument("--identity", type=Path, metavar="DIR", help="the folder of this node's identity")
     parser.add_argument(
@@ -66,8 +73,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen",
         action="append",
-        metavar="tcp/HOST:PORT",
-        help=f"router, broker: its endpoint; may be repeated (default {_ROUTER_LISTENS}, {_BROKER_LISTENS})",
+        metavar="HOST[:PORT]",
+        help="router, broker: where it listens, by default on every IPv4 address; may be repeated; default port "
+        f"{_ROUTER_PORT} of a router, {_BROKER_PORT} of a broker",
     )
     parser.add_argument("--json", action="store_true", help="list: one JSON object on stdout")
 
@@ -117,6 +125,7 @@ def _show(given: argparse.Namespace) -> None:
     identity = Identity.load(given.identity)
     role = f", role {identity.role}" if identity.role else ""
     log(_NAME, f"{identity.name}{role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
+    log(_NAME, f"a ZeroMQ listener that does not trust it logs its CURVE key: {identity.line.curve_fingerprint}")
     _print(str(identity.line))
 
 
@@ -223,7 +232,7 @@ def _router(given: argparse.Namespace) -> None:
     from twinlink.transports.zenoh_router import write_router
 
     namespaces = _groups(given, "give each namespace and its nodes, such as twinlink/cell-7=gnb-1,twin-1")
-    listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_ROUTER_LISTENS]]
+    listens = [Endpoint.parse(endpoint, _ROUTER_PORT) for endpoint in given.listen or ["0.0.0.0"]]
     written = write_router(Identity.load(given.identity), namespaces, listens)
     for namespace, names in namespaces.items():
         log(_NAME, f"namespace {namespace}: {', '.join(names)}")
@@ -239,7 +248,7 @@ def _broker(given: argparse.Namespace) -> None:
     from twinlink.transports.mqtt_access import write_broker
 
     links = _groups(given, "give each listener and its connectors, such as twin-1=gnb-1,gnb-2")
-    listens = [Endpoint.parse(endpoint) for endpoint in given.listen or [_BROKER_LISTENS]]
+    listens = [Endpoint.parse(endpoint, _BROKER_PORT) for endpoint in given.listen or ["0.0.0.0"]]
     written = write_broker(Identity.load(given.identity), links, listens)
     for listener, connectors in links.items():
         log(_NAME, f"listener {listener}: {', '.join(connectors)}")

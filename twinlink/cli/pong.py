@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--ntp",
         type=convert.ntp_server,
         metavar="HOST[:PORT]",
-        help="NTP server that a sweep may have this host ask; by default none",
+        help="NTP server that a sweep may have this host ask; by default none; default port 123",
     )
     parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
 

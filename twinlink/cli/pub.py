@@ -51,6 +51,10 @@ def run(given: argparse.Namespace) -> int:
     if given.files and given.count:
         raise twinlink.ConfigurationError("files and --count exclude each other: both say what to send")
     for path in given.files or ():  # before waiting for a peer; a pipe can be opened only once
+        if not path.exists():
+            raise twinlink.TwinlinkError(
+                f"{path}: No such file or directory; check the path, or send a text: echo TEXT | twinlink pub"
+            )
         if path.is_dir() or not os.access(path, os.R_OK):
             path.read_bytes()  # raises the reason
     output = Output(given.json)
@@ -59,6 +63,8 @@ def run(given: argparse.Namespace) -> int:
     with Stop() as stop, linking.open_link(given) as link:
         if given.count:
             linking.check_size(given, link)
+        for path in given.files or ():
+            _check_size(path, link)
         watch = linking.Watch(_NAME, link)
         sender = link.sender(given.flow)
         try:
@@ -126,6 +132,15 @@ def _payloads(given: argparse.Namespace, stop: Stop) -> Iterator[bytes]:
             yield generator.randbytes(given.size)
     else:
         yield from _lines(stop)
+
+
+def _check_size(path: Path, link: twinlink.Link) -> None:
+    """Raises ConfigurationError for a file that is longer than a message; the length of a pipe is not known before."""
+    if path.is_file() and (size := path.stat().st_size) > link.max_payload:
+        raise twinlink.ConfigurationError(
+            f"{path} has {size} octets, and a message of this link at most {link.max_payload}: `split -b "
+            f"{link.max_payload} {path}` makes files that can be sent"
+        )
 
 
 def _content(path: Path) -> bytes:

@@ -10,6 +10,7 @@ from twinlink.measure import formatting
 from twinlink.measure.cells import DIRECTIONS, Plan
 from twinlink.measure.channels import SUBJECTS, SYSTEMS
 from twinlink.protocol.frames import MAX_PAYLOAD
+from twinlink.transports import PORT
 
 from ..appkit import convert, options
 
@@ -145,9 +146,12 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         help="delay each way of the path between two namespaces, in ms; needs root, and TUN",
     )
     parser.add_argument(
-        "--peer", metavar="tcp/HOST:PORT", help="endpoint of `twinlink pong` on the other host; pong takes the "
-        "Digital Twin's side, and the ports from 10 above its own"
-    )  # fmt: skip
+        "--peer",
+        type=convert.connect,
+        metavar="HOST[:PORT]",
+        help=f"where `twinlink pong` listens on the other host, by default at port {PORT}; pong takes the Digital "
+        "Twin's side, and the ports from 10 above its own",
+    )
     parser.add_argument("--peer-transport", default="zeromq", metavar="NAME", help="transport of that pong")
     parser.add_argument(
         "--identity",
@@ -169,7 +173,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--ntp",
         type=convert.ntp_server,
         metavar="HOST[:PORT]",
-        help="NTP server that both hosts query for their clock offset",
+        help="NTP server that both hosts query for their clock offset; default port 123",
     )
     parser.add_argument(
         "--timeout",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import PeerTimeout
 from twinlink.measure.formatting import decimal
+from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, Output, Stop, log, rendered
@@ -39,7 +40,6 @@ twinlink top tcp/10.0.0.5:7447 --transport zenoh
 twinlink top http://10.0.0.5:9464 --interval 5
 twinlink top --once --json  # for a script
 """
-PORT = 9464  # that of docs/monitoring.md
 _CLEAR = b"\x1b[H\x1b[J"  # ANSI: to the top left corner, and clear what is below
 _UNKNOWN = "-"
 # Counters of messages, of their octets, of losses, and of what was not lost: the last two give the loss ratio.
@@ -57,9 +57,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "address",
         nargs="?",
         type=_address,
-        default=convert.HttpAddress("127.0.0.1", PORT),
+        default=convert.HttpAddress("127.0.0.1", convert.HTTP_PORT),
         metavar="HOST",
-        help=f"HOST, tcp/HOST:PORT or http://HOST:PORT; HOST:PORT is the latter, unless it is port {linking.PORT}; "
+        help=f"HOST, tcp/HOST:PORT or http://HOST:PORT; HOST:PORT is the latter, unless it is port {PORT}; "
         "default 127.0.0.1",
     )
     parser.add_argument(
@@ -76,11 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _address(text: str) -> convert.HttpAddress | str:
     """Where a program has its --http, or the endpoint of a link."""
     if text.startswith("tcp/"):
-        return text
-    if text.startswith("http://"):
-        return convert.http_address(convert.with_port(text.removeprefix("http://").rstrip("/"), PORT))
-    found = convert.http_address(convert.with_port(text, PORT))
-    return f"tcp/{found}" if found.port == linking.PORT else found
+        return convert.connect(text)
+    found = convert.http_address(text.removeprefix("http://").rstrip("/"))
+    return f"tcp/{found}" if found.port == PORT and not text.startswith("http://") else found
 
 
 def run(given: argparse.Namespace) -> int:
@@ -88,8 +86,8 @@ def run(given: argparse.Namespace) -> int:
     address: convert.HttpAddress | str = given.address
     if isinstance(address, str):
         return _look(given, address)
-    if address.port == PORT and is_closed(address):
-        endpoint = f"tcp/{convert.HttpAddress(address.host, linking.PORT)}"
+    if address.port == convert.HTTP_PORT and is_closed(address):
+        endpoint = f"tcp/{convert.HttpAddress(address.host, PORT)}"
         log(_NAME, f"nothing listens at {address}, where --http usually is, so this joins the link at {endpoint}")
         return _look(given, endpoint)
     return _watch(given, address)

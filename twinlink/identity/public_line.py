@@ -91,6 +91,11 @@ class PublicLine:
         return certificates.fingerprint(str(self).encode())
 
     @cached_property
+    def curve_fingerprint(self) -> str:
+        """Of the CURVE key alone, which is all that a ZeroMQ listener sees of a peer that it does not know."""
+        return certificates.fingerprint(z85.decode(self.curve_public))
+
+    @cached_property
     def expiry(self) -> datetime:
         """When the certificate expires, and with it the other keys; UTC."""
         return certificates.expiry(self.certificate)

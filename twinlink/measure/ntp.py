@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlink.process import resolver
-from twinlink.process.ip_address import check_host, family_of
+from twinlink.process.address import parse as parse_address
+from twinlink.process.ip_address import family_of
 
 from . import formatting, ntp_answer
 from .ntp_answer import Answer, UnrelatedPacket, UnusableAnswer
@@ -24,23 +25,12 @@ _DATAGRAM_OCTETS = 2048
 
 
 def parse(server: str) -> tuple[str, int]:
-    """Host and port of ``HOST``, ``HOST:PORT``, ``[IPV6]`` or ``[IPV6]:PORT``; a link-local address has its zone.
+    """Host, without brackets, and port of ``HOST`` or ``HOST:PORT``; a link-local address has its zone.
 
     Raises ValueError.
     """
-    host, separator, port = server, "", ""
-    if server.startswith("["):
-        host, closed, rest = server[1:].partition("]")
-        separator, port = rest[:1], rest[1:]
-        if not closed or separator not in ("", ":"):
-            raise ValueError(f"{server!r} is not HOST or HOST:PORT")
-    elif server.count(":") == 1:
-        host, separator, port = server.partition(":")
-    number = int(port) if port.isascii() and port.isdigit() else 0
-    if not host or (separator and not 0 < number < 65536):
-        raise ValueError(f"{server!r} is not HOST or HOST:PORT")
-    check_host(host)
-    return host, number or PORT
+    host, port = parse_address(server, PORT)
+    return host.strip("[]"), port
 
 
 def view(server: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:

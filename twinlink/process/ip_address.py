@@ -66,6 +66,14 @@ def is_broadcast(host: str) -> bool:
         return False
 
 
+def is_unspecified(host: str) -> bool:
+    """Whether this is ``0.0.0.0`` or ``::``, with which a listener takes every address of its host."""
+    address = _parsed(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    return address is not None and address.is_unspecified
+
+
 def is_own(address: str) -> bool:
     """Whether a program on this host can listen on this IP address."""
     try:

@@ -60,6 +60,18 @@ def probe(host: str, port: int, within_s: float, *, asks: bool = False) -> Liste
         return Listener(error.strerror or str(error), advice=advice)
 
 
+def is_second_port(host: str, port: int, within_s: float) -> bool:
+    """Whether this port looks like the second of a ZeroMQ link, which listens at the port before.
+
+    Both greet as ZeroMQ does, and the next port does not.
+    """
+
+    def greets(at: int) -> bool:
+        return 0 < at < 65536 and probe(host, at, within_s, asks=True).protocol == "zeromq"
+
+    return greets(port) and greets(port - 1) and not greets(port + 1)
+
+
 def ends_at_once(connection: socket.socket) -> bool:
     """Whether the other side ends a connection on which nothing was sent."""
     before = connection.gettimeout()

@@ -1,5 +1,8 @@
 """Checks of what an application gives to the methods of a link; each raises ConfigurationError."""
 
+import inspect
+import math
+from numbers import Integral, Real
 from typing import get_args
 
 from ..errors import ConfigurationError
@@ -22,10 +25,36 @@ def check_flow_name(flow: object) -> None:
         )
 
 
+def check_timeout(timeout: object) -> None:
+    """Seconds, or None to wait without end.
+
+    -1 and the like, which mean no end elsewhere, are refused as whole numbers only: what is left until a time that has
+    passed may be a little below 0.
+    """
+    if timeout is None or (type(timeout) is float and not math.isnan(timeout)):
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout) or _is_below_0(timeout):
+        raise ConfigurationError(f"timeout must be seconds from 0 up, or None to wait without end, not {timeout!r}")
+
+
+def _is_below_0(timeout: Real) -> bool:
+    return isinstance(timeout, Integral) and timeout < 0
+
+
 def check_callable(name: str, value: object) -> None:
     """A handler, or None."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} must be callable, not {value!r}")
+
+
+def check_handler(name: str, value: object) -> None:
+    """A handler of a `Link`, or None: a function that is called, not one that is awaited."""
+    check_callable(name, value)
+    if inspect.iscoroutinefunction(value):
+        raise ConfigurationError(
+            f"{name} is a coroutine function, which this link would call and not await: give it a function, or open "
+            "the link with twinlink.open_async"
+        )
 
 
 def check_choices(reliability: object, overflow: object, priority: object, pace: object) -> None:

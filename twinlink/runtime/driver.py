@@ -19,6 +19,7 @@ from ..stats import IdentityStats
 from ..transports import Transport
 from .callbacks import CallbackQueue
 from .flow_endpoint import FlowEndpoint
+from .unread_flows import UnreadFlows
 
 URGENT_FLOW = "control"  # of high priority unless its sender says otherwise
 
@@ -58,6 +59,8 @@ class SessionDriver:
             uninterrupted=DeferSignals,
             urgent_flow=URGENT_FLOW,
         )
+        self._node = node
+        self._unread_flows = UnreadFlows(self.session.messages.flows)
         self._transport = transport
         self._report = report
         self._foreign_connections = 0  # that were reported
@@ -118,6 +121,7 @@ class SessionDriver:
         self._report_refusals()
         self._report_connections()
         self._report_internal_errors()
+        self._unread_flows.on_tick(mono_ns, self._node)
         self._send_due()
         if timeout_factor is not None:
             self._transport.renew(timeout_factor)

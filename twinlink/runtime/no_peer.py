@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ..errors import AuthenticationError, PeerTimeout
 from ..process.internal_errors import INTERVAL_S
-from ..process.listener_probe import Listener, probe
+from ..process.listener_probe import Listener, is_second_port, probe
 from ..process.resolver import addresses
-from ..transports import Transport
+from ..transports import Endpoint, Transport
 
 RESOLVE_S = 0.3  # a name that was not found in all the time before is not waited for
 CONNECT_S = 1.0
@@ -98,7 +98,13 @@ def _listener(transport: Transport, name: str, check: str) -> str:
         problems = [f"{one}: {found.problem}" if len(asked) > 1 else f"{found.problem}" for one, found in asked]
         known = next((found.advice for _, found in asked if found.advice), None)
         return f"TCP says: {', '.join(problems)}; {known or check}"
-    return _mismatch(name, next(found for _, found in asked if not found.problem)) or check
+    one, found = next((one, found) for one, found in asked if not found.problem)
+    if transport.ports > 1 and found.protocol == name and is_second_port(one.host, one.port, CONNECT_S):
+        return (
+            f"port {one.port} is the second port of the link that listens at {one.port - 1}: connect to "
+            f"{Endpoint(one.host, one.port - 1)}"
+        )
+    return _mismatch(name, found) or check
 
 
 def _ended(transport: Transport, name: str) -> str:

@@ -6,10 +6,13 @@ from typing import Protocol, cast
 from ..errors import TransportError
 from ..process.exit_hooks import open_links
 from ..process.ip_address import is_address
+from ..process.listener_probe import is_second_port
 from ..transports import Transport
 from ..transports.base import advice
 
-ANY = {"0.0.0.0", "[::]"}
+_ANY_HERE = {"0.0.0.0": "127.0.0.1", "[::]": "::1"}  # where this host is reached that listens on all addresses
+ANY = _ANY_HERE.keys()
+PROBE_S = 0.5
 
 
 class Holder(Protocol):
@@ -29,6 +32,11 @@ def in_use_here(error: TransportError, transport: Transport) -> TransportError:
             named = [name for name in variables if not name.startswith("_")] or [f"twinlink.open_links()[{number}]"]
             what = str(error).removesuffix(advice("in use"))
             return TransportError(f"{what}.  This process holds it: {link!r}; to close that, call {named[0]}.close()")
+    port = transport.endpoint.port
+    if is_second_port(_ANY_HERE.get(transport.endpoint.host, transport.endpoint.host), port, PROBE_S):
+        return TransportError(
+            f"{error}.  Port {port} is the second port of a link that listens at {port - 1}: leave two ports for each"
+        )
     return error
 
 

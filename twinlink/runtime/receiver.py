@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from ..events import Event
 from ..message import Message
 from ..protocol.receive.flow import PeerStream, ReceiveFlow
+from .arguments import check_timeout
 from .callbacks import CallbackQueue
 
 MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
@@ -53,7 +54,9 @@ class Receiver:
     def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when ``timeout`` seconds pass without one, or the link is closed.
 
-        Raises TransportError where the transport fails while this thread is the one that receives.
+        Raises:
+            TransportError: the transport fails while this thread is the one that receives.
+            ConfigurationError: ``timeout`` cannot be used.
         """
         return receive(self._waiter, self._receive_flow.queue.__len__, self.take, timeout)
 
@@ -123,7 +126,10 @@ class EventStream:
             self._handler(event)
 
     def receive(self, timeout: float | None = None) -> Event | None:
-        """The next event; None when ``timeout`` seconds pass without one, or the link is closed."""
+        """The next event; None when ``timeout`` seconds pass without one, or the link is closed.
+
+        Raises ConfigurationError where ``timeout`` cannot be used.
+        """
         return receive(self._waiter, self._queue.__len__, self._take, timeout)
 
     def _take(self) -> Event | None:
@@ -141,6 +147,8 @@ def receive(
     waiter: Waiter, arrived: Callable[[], int], take: Callable[[], T | None], timeout: float | None
 ) -> T | None:
     """Take what is there, or wait for it; another thread may be quicker, then wait for the next."""
+    if timeout is not None and type(timeout) is not float:
+        check_timeout(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
     while (taken := take()) is None:
         left = None if deadline is None else deadline - time.monotonic()

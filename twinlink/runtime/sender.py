@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
+from ..errors import LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
 from ..protocol import rtt
 from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD
@@ -15,9 +15,11 @@ from ..protocol.send.overflow import Overflow
 from ..protocol.send.pace import Pace
 from ..stats import SenderStats
 from ..transports import Transport
+from .arguments import check_timeout
 from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
 from .payload import Payload, octets_of
+from .why_unacked import ack_timeout
 
 if TYPE_CHECKING:
     from ..npy import Array
@@ -196,14 +198,16 @@ class Sender:
             fits = self._core.fits(size)
         return fits or (self._endpoint.check_pace(_monotonic_ns(), size) and self._fits(size))
 
-    def flush(self, timeout: float = 1.0) -> None:
+    def flush(self, timeout: float | None = 1.0) -> None:
         """Return when every message sent so far, by any thread, has been acknowledged by every peer.
 
         Raises:
             AckTimeout: some are still outstanding after ``timeout`` seconds, or are lost and no flush has said so
-                before; ``missing`` holds their ranges.
+                before; ``missing`` holds their ranges, and ``reason`` says why.
+            ConfigurationError: ``timeout`` cannot be used.
             TransportError: the transport failed, perhaps with an ack of this side: the thread that waits receives.
         """
+        check_timeout(timeout)
         end = self._begin_flush()
         if self._core.unacked.entries or self._core.unconfirmed.open or self._endpoint.on_ack_pending:
             self._link.wait(partial(self._is_flushed, end), timeout)
@@ -217,24 +221,17 @@ class Sender:
                 endpoint.transmitter.transmit_bundle()
         return end
 
-    def _end_flush(self, end: int, timeout: float) -> None:
+    def _end_flush(self, end: int, timeout: float | None) -> None:
         """Raise AckTimeout for messages below ``end`` that are not acknowledged."""
         core = self._core
         if not core.unacked.entries and not core.unconfirmed.open and not core.losses.unflushed:
             return
         with self._endpoint.state_lock:
             missing = RangeSet(core.missing().take(0, end))
-            outstanding, unacked_by = core.outstanding().take(0, end), core.unacked.unacked_by()
-            core.losses.unflushed.take(0, end)
-        if not missing:
-            return
-        if self._link.closed():
-            what = f"not acknowledged, and the link {self._link.closed_because}"
-        elif outstanding:
-            what = f"not acknowledged within {timeout:g} s by {self._link.peer_manager.names(unacked_by)}"
-        else:
-            what = "lost; the events say why"
-        raise AckTimeout(f"flow {self.flow!r}: sequence {missing} {what}", tuple(missing))
+            outstanding, unacked_by = RangeSet(core.outstanding().take(0, end)), core.unacked.unacked_by()
+            lost_for = core.losses.take_unflushed(end)
+        if missing:
+            raise ack_timeout(self._link, core, missing, outstanding, unacked_by, lost_for, timeout)
 
     def _is_flushed(self, end: int) -> bool:
         core = self._core

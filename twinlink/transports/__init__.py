@@ -11,9 +11,9 @@ from typing import cast
 from ..errors import ConfigurationError, TransportMissing
 from ..spelling import near
 from ..transport_options import TransportName
-from .base import Endpoint, Transport
+from .base import PORT, Endpoint, Transport
 
-__all__ = ["Endpoint", "Transport", "names", "transport_class", "transport_name"]
+__all__ = ["PORT", "Endpoint", "Transport", "names", "transport_class", "transport_name"]
 
 # name -> module, class, package of the driver for pip
 TRANSPORTS = {
@@ -23,6 +23,7 @@ TRANSPORTS = {
     "zenoh": ("twinlink.transports.zenoh", "ZenohTransport", "eclipse-zenoh"),
     "zeromq": ("twinlink.transports.zeromq", "ZeromqTransport", "pyzmq"),
 }
+ELSEWHERE = {"0mq": "zeromq", "zmq": "zeromq", "ws": "websocket", "wss": "websocket", "mosquitto": "mqtt"}
 ENTRY_POINT_GROUP = "twinlink.transports"
 
 
@@ -78,4 +79,11 @@ def transport_class(name: str) -> type[Transport]:
 
 def _unknown(name: str) -> ConfigurationError:
     known = names()
+    if "/" in str(name) or ":" in str(name):
+        return ConfigurationError(
+            f"{name!r} is an endpoint, and the transport comes first: twinlink.open('zeromq', connect={name!r}); "
+            f"transports are {', '.join(known)}"
+        )
+    if (meant := ELSEWHERE.get(str(name).lower())) is not None:
+        return ConfigurationError(f"no transport is called {name!r}; known: {', '.join(known)}; did you mean {meant}?")
     return ConfigurationError(f"no transport is called {name!r}; known: {', '.join(known)}{near(str(name), known)}")

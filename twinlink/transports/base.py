@@ -3,7 +3,6 @@
 import _thread
 import operator
 import os
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ConfigurationError, TransportError
+from ..process import address
 from ..process.internal_errors import InternalErrors
-from ..process.ip_address import check_host
+from ..process.ip_address import is_unspecified
 from ..protocol.authentication import AuthenticatedPeer
 from ..spelling import near
 from .refusals import Refusals
@@ -23,10 +23,7 @@ from .refusals import Refusals
 if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity  # needs a package that other links do without
 
-_ENDPOINT = re.compile(
-    r"tcp/(?P<host>\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._:@~+-]{1,15})?\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})"
-)
-
+PORT = 7447  # of an endpoint that names none
 Frame = bytes | memoryview
 MOST = 2**31 - 1  # the greatest integer that the drivers accept
 THREAD_ENDS_S = 0.0001
@@ -34,7 +31,7 @@ THREAD_ENDS_S = 0.0001
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of one host, written ``tcp/host:port``.
+    """The address of one host, written ``tcp/host:port``; ``host:port`` and ``host`` are read, too.
 
     IPv6 stands in brackets, a link-local address with its zone (RFC 4007 section 11): ``tcp/[fe80::1%eth0]:7447``.
     """
@@ -43,18 +40,25 @@ class Endpoint:
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> "Endpoint":
+    def parse(cls, text: object, default_port: int = PORT) -> "Endpoint":
         """Parse an endpoint.  Raises ConfigurationError with the expected form, or why it is not that of one host."""
-        match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
-            raise ConfigurationError(f"endpoint {text!r} is not of the form tcp/host:port, such as tcp/10.0.0.5:7447")
-        if not 1 <= int(match["port"]) <= 65535:
-            raise ConfigurationError(f"endpoint {text!r}: a port is a number from 1 to 65535")
         try:
-            check_host(match["host"])
+            return cls(*address.parse(text, default_port))
         except ValueError as error:
-            raise ConfigurationError(f"endpoint {text!r}: {error}") from None
-        return cls(match["host"], int(match["port"]))
+            raise ConfigurationError(f"endpoint {error}") from None
+
+    @classmethod
+    def parse_remote(cls, text: object, default_port: int = PORT) -> "Endpoint":
+        """Parse the endpoint of a listener, to connect to.  Raises ConfigurationError as `parse`, and where the host
+        stands for every address of a listener's host."""
+        remote = cls.parse(text, default_port)
+        if is_unspecified(remote.host):
+            here = "[::1]" if ":" in remote.host else "127.0.0.1"
+            raise ConfigurationError(
+                f"endpoint {text!r}: {remote.host} stands for every address of the host that listens: connect to the "
+                f"name or an address of that host, {here} if it is this one"
+            )
+        return remote
 
     def __str__(self) -> str:
         return f"tcp/{self.host}:{self.port}"
@@ -116,7 +120,9 @@ class Transport(ABC):
 
         Raises ConfigurationError; called before `open`.
         """
-        raise ConfigurationError("this transport connects to one endpoint; give connect= one")
+        raise ConfigurationError(
+            "several endpoints are for transport zenoh with mode='client', whose routers they are: give one"
+        )
 
     @property
     def threads(self) -> int:

@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     from ..identity.watched import WatchedIdentity
 
 
-def refused_there(where: str, own: "Identity", router: bool = False) -> str:
-    """The other side does not trust this side's key."""
+def refused_there(where: str, own: "Identity", router: bool = False, *, curve: bool = False) -> str:
+    """The other side does not trust this side's key; with ``curve``, its log names the CURVE key."""
     if own.authority:
         return (
             f"{where} refuses the certificate of this side, {own.name} ({own.fingerprint}, expires "
             f"{own.expiry:%Y-%m-%d}): ca.crt there must be of the authority that has issued it; then run there "
             f"`twinlink key trust --as {own.name} --role ROLE --identity DIR`"
         )
+    logged = f"; in the log there {own.line.curve_fingerprint}, that of the CURVE key" if curve else ""
     return (
-        f"{where} refuses the key of this side, {own.name} ({own.fingerprint}, expires {own.expiry:%Y-%m-%d}): run "
-        f"there `twinlink key trust LINE --as {own.name} --role {own.role} --identity DIR` with the line that "
+        f"{where} refuses the key of this side, {own.name} ({own.fingerprint}, expires {own.expiry:%Y-%m-%d}{logged}): "
+        f"run there `twinlink key trust LINE --as {own.name} --role {own.role} --identity DIR` with the line that "
         f"`twinlink key show --identity {own.folder}` prints here; if the key was revoked or has expired, run "
         f"`twinlink key rotate --identity {own.folder}` here before"
         f"{'. Afterwards, run `twinlink key router` there, and restart zenohd' if router else ''}"

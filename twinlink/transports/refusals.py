@@ -17,7 +17,7 @@ class Refusal(NamedTuple):
     """One refused connection.
 
     Attributes:
-        identity: the name of the peer where its key is known, else its key, or empty.
+        identity: the name of the peer where its key is known, else the fingerprint of its key, or empty.
         address: where it came from, a host with or without port.
         reason: ``unknown``, ``revoked``, ``expired``; ``key``: it expects another key of this side; ``mechanism``: one
             side has an identity, and the other has not.

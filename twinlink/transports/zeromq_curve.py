@@ -14,6 +14,7 @@ import zmq
 from zmq.utils import z85
 
 from ..errors import TransportError
+from ..identity import certificates
 from ..identity.trust_file import TrustedPeer
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
@@ -85,7 +86,7 @@ class ZeromqCurve:
             for peer in peers:
                 if peer.curve_public.decode() == key:
                     return Refusal(peer.name, address, reason)
-        return Refusal(f"curve:{key}", address, "unknown")
+        return Refusal(certificates.fingerprint(z85.decode(key)) if key else "", address, "unknown")
 
     def receive(self, sub: "zmq.Socket[bytes]") -> Received:
         """The next message of a listener's socket, which needs no waiting for.  Raises zmq.Again.

@@ -110,7 +110,7 @@ class ConnectorHandshakes:
             if self._since is None and value != errno.EAGAIN:  # that is a silent path, or a listener without a thread
                 self._since = now
             if self.key_fits and self.curve is not None:
-                self.problem = identity_advice.refused_there(self._where, self.curve.watched.identity)
+                self.problem = identity_advice.refused_there(self._where, self.curve.watched.identity, curve=True)
 
     def calls_for_retry(self, elapsed_s: float) -> bool:
         """Whether the transport is to connect anew, as it did so long ago: the handshake has failed."""

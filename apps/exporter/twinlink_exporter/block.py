@@ -83,6 +83,7 @@ class Outcome:
     proposed_ns: int
     received_ns: int
     control: int = CONTROL_PRB_BLOCK
+    renews: bool = False  # it stood before, with the same content
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +283,12 @@ class Blocks:
             if previous and previous.block.id != decision.block.id:
                 todo.append(self._outcome(previous, "cleared", "requested", time_ns, asked))
             return todo
-        todo = [self._outcome(decision, "installed", cause, time_ns)]
+        installed = self._outcome(decision, "installed", cause, time_ns)
+        same = previous is not None and (previous.block.id, previous.block.content) == (
+            decision.block.id,
+            decision.block.content,
+        )
+        todo = [replace(installed, renews=same)]
         if previous and previous.block.id != decision.block.id:
             text = f"replaced by {decision.block.id}"
             todo.append(self._outcome(previous, "cleared", "replaced", time_ns, text))

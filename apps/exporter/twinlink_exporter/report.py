@@ -6,6 +6,7 @@ from typing import get_args
 from twinlink_e3 import CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY, Endpoints
 
 import twinlink
+from twinlink.appkit import linking
 from twinlink.appkit.journal import Journal
 from twinlink.prbs import format_prbs
 
@@ -56,7 +57,7 @@ def session_event(
         text = f"{event.ran} cannot read {event.asked} and answers in {event.answered}: asking again in that"
         journal.event("e3-generation", text, ran=event.ran, asked=event.asked, answered=event.answered)
     elif isinstance(event, Subscribed):
-        text = "subscribed"
+        text = "the E3 agent sends its indications from now on"
         if event.refused is not None:
             text += f"; the RAN refused RAN function {event.refused}, so decisions are rejected"
         journal.event("subscribed", text, dapp_id=dapp_id, subscription_id=event.subscription_id)
@@ -68,11 +69,13 @@ def outcome(journal: Journal, outcome: Outcome) -> None:
     """A PRB block, or a sensing policy, was installed, cleared or rejected by the RAN."""
     result = outcome.result
     event, what = _NAMES[outcome.control]
-    prbs = f"PRBs {format_prbs(result.prbs) or 'none'}" if outcome.control == CONTROL_PRB_BLOCK else ""
+    prbs = format_prbs(result.prbs)
     if result.status == "installed":
-        journal.event(
+        log, done = (journal.routine, "renewed") if outcome.renews else (journal.event, result.reason)
+        blocked = f": PRBs {prbs} are blocked" if outcome.control == CONTROL_PRB_BLOCK else ""
+        log(
             f"{event}-installed",
-            f"{what} {result.id} installed ({result.reason})" + (f": {prbs}" if prbs else ""),
+            f"{what} {result.id} was {done}{blocked}",
             id=result.id,
             prbs=result.prbs,
             proposed_ns=outcome.proposed_ns,
@@ -82,17 +85,19 @@ def outcome(journal: Journal, outcome: Outcome) -> None:
             e3=asdict(result.e3) if result.e3 else None,
         )
     elif result.status == "cleared":
+        left = f"; PRBs {prbs} stay blocked" if prbs else "; no PRB is blocked any more"
         journal.event(
             f"{event}-cleared",
-            f"{what} {result.id} cleared ({result.reason})"
-            + (f"; blocked now: {prbs.removeprefix('PRBs ')}" if prbs else ""),
+            f"{what} {result.id} has ended: {result.reason}{left if outcome.control == CONTROL_PRB_BLOCK else ''}",
             id=result.id,
             reason=outcome.cause,
             prbs=result.prbs,
             cleared_ns=result.time_ns,
         )
     else:
-        journal.event(f"{event}-rejected", f"{what} {result.id} {result.reason}", id=result.id, reason=outcome.cause)
+        journal.event(
+            f"{event}-rejected", f"{what} {result.id} was {result.reason}", id=result.id, reason=outcome.cause
+        )
 
 
 def not_cleared(journal: Journal, control: int) -> None:
@@ -135,6 +140,4 @@ def holder(journal: Journal, twin: Twin | None) -> None:
 
 def link_event(journal: Journal, event: twinlink.Event) -> None:
     """An event of the link that the exporter does not act on."""
-    kind, fields = type(event).__name__.lower(), asdict(event)
-    text = ", ".join(f"{name} {value}" for name, value in fields.items() if name not in ("time_ns", "epoch"))
-    journal.complaint(f"link-{kind}", f"link: {kind}: {text}", **fields)
+    journal.complaint(f"link-{type(event).__name__.lower()}", linking.sentence(event), **asdict(event))

@@ -308,10 +308,11 @@ class Emulator:
                 text = f"subscription of dApp {dapp} ended: {reason}"
                 self._journal.event("subscription_ended", text, dapp=dapp, subscription=subscription, reason=reason)
             case events.Blocked(dapp, prbs):
-                self._blocked = np.zeros(self._recording.grid.n_prbs, np.bool_)
+                before, self._blocked = self._blocked, np.zeros(self._recording.grid.n_prbs, np.bool_)
                 self._blocked[list(prbs)] = True
+                log = self._journal.routine if np.array_equal(before, self._blocked) else self._journal.event
                 text = f"dApp {dapp} blocks PRBs {format_prbs(prbs) or 'none'} from record {self.played}"
-                self._journal.event("control", text, dapp=dapp, prbs=list(prbs), record=self.played)
+                log("control", text, dapp=dapp, prbs=list(prbs), record=self.played)
             case events.PolicySet(dapp, masks):
                 text = (
                     f"dApp {dapp} sets a sensing policy of {len(masks)} slots" if masks else "the sensing policy ended"

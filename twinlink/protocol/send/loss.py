@@ -39,6 +39,7 @@ class LossLedger:
         self.count = 0
         self.unflushed = RangeSet()
         self.unreported: dict[tuple[str, frozenset[int]], RangeSet] = {}
+        self._unflushed_for: dict[str, RangeSet] = {}  # by reason; also what has turned out to have arrived since
         self._may_have: dict[
             frozenset[int] | None, RangeSet
         ] = {}  # by the peers whose acks would show it, or any peer's
@@ -59,6 +60,7 @@ class LossLedger:
         if unacked_by is ANY_PEER or unacked_by:
             self._remember(ANY_PEER if unacked_by is ANY_PEER else epochs, first, end)
         _add(self.unflushed, first, end)
+        _add(self._unflushed_for.setdefault(reason, RangeSet()), first, end)
         self.name(first, end, reason, lost_by or epochs)
         # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
         self.count += end - first
@@ -106,6 +108,16 @@ class LossLedger:
         _add(self._may_have.setdefault(group, RangeSet()), first, end)
         if len(self._may_have) > MAX_GROUPS:
             del self._may_have[next(iter(self._may_have))]
+
+    def take_unflushed(self, below: int) -> list[str]:
+        """A flush names what is lost below this number and no flush has named; returns why, each reason once."""
+        lost, reasons = RangeSet(self.unflushed.take(0, below)), []
+        for reason, ranges in list(self._unflushed_for.items()):
+            if any(lost.take(first, end) for first, end in ranges.take(0, below)):
+                reasons.append(reason)
+            if not ranges:
+                del self._unflushed_for[reason]
+        return reasons
 
     def take_unreported(self, most: int) -> list[Loss]:
         """The first so many ranges that no event has told yet, and why; from now on they count as told."""

@@ -73,6 +73,8 @@ class Twin:
         self.records = 0
         self.foreign = 0
         self.proposed = self.installed = self.rejected = 0
+        self._last_proposed: tuple[str, tuple[int, ...]] | None = None
+        self._last_result: tuple[str, str, tuple[int, ...]] | None = None
         self.refused_results = 0
         self.out_of_sync = 0
         self.free_ranges = FreeRanges()
@@ -246,8 +248,10 @@ class Twin:
             self._journal.event("control-not-sent", f"PRB block {block.id} was not sent: {error}", id=block.id)
             return
         self.proposed += 1
+        renews, self._last_proposed = self._last_proposed == (block.id, block.prbs), (block.id, block.prbs)
         what = f"blocking PRBs {format_prbs(block.prbs)}" if block.prbs else "to block no PRB any more"
-        self._journal.event(
+        log = self._journal.routine if renews else self._journal.event
+        log(
             "proposed",
             f"proposed {what} for {block.validity_ms} ms ({block.id})",
             time_ns=block.issued_ns,
@@ -281,10 +285,12 @@ class Twin:
                 return
         self.installed += result.status == "installed"
         self.rejected += result.status == "rejected"
-        why = f": {result.reason}" if result.reason else ""
-        self._journal.event(
+        last, self._last_result = self._last_result, (result.id, result.status, result.prbs)
+        log = self._journal.routine if last == self._last_result else self._journal.event
+        why = f" ({result.reason})" if result.reason else ""
+        log(
             "block-result",
-            f"{result.id} {result.status}, PRBs {format_prbs(result.prbs) or 'none'} stand{why}",
+            f"PRB block {result.id} is {result.status}{why}: PRBs {format_prbs(result.prbs) or 'none'} are blocked",
             id=result.id,
             status=result.status,
             prbs=result.prbs,
