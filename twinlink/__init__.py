@@ -178,11 +178,10 @@ def open(
         identity=identity,
         options={**limited, **rest, **options},
     )
+    link_options.warn_if_open(prepared, transport)
     if prepared.identity is not None:
         node = prepared.identity.name
-    link = Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
-    link_options.warn_if_open(prepared, transport)
-    return link
+    return Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
 
 
 def _takes_arguments_of(_: Callable[P, Link]) -> Callable[[Callable[..., T]], Callable[P, T]]:

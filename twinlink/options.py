@@ -113,7 +113,7 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
 
 
 def warn_if_open(transport: Transport, name: str) -> None:
-    """Say that any program may join, if the transport listens beyond this host without an identity.
+    """Say that any program may join, if the transport is going to listen beyond this host without an identity.
 
     Once for each address in a process: a notebook opens the same link again and again.
     """

@@ -28,9 +28,9 @@ def parse(text: object, default_port: int, least_port: int = 1) -> tuple[str, in
         raise ValueError(_not_of_the_form(text, default_port))
     bare = text.removeprefix("tcp/")
     if bare.count(":") > 1 and "[" not in bare and "/" not in bare:
-        before, _, last = bare.rpartition(":")
-        if is_address(before) and last.isdecimal():
-            raise ValueError(f"{text!r} has two meanings: write [{bare}], or [{before}]:{last} if {last} is the port")
+        host, _, last = bare.rpartition(":")
+        if is_address(host) and last.isdecimal():
+            raise ValueError(f"{text!r} has two meanings: write [{bare}], or [{host}]:{last} if {last} is the port")
         bare = f"[{bare}]"
     match = _WITH_PORT.fullmatch(bare)
     if match is None or _PORT_ALONE.fullmatch(bare):
