@@ -278,8 +278,9 @@ def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
     shown = formatting.subject(subject)
     middle = np.array([max(spread["p50"], 1) for _, spread in points]) / 1e6
     high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6
+    bars = np.vstack((np.zeros(len(points)), np.maximum(high - middle, 0)))
     axis.errorbar(
-        [rate for rate, _ in points], middle, [np.zeros(len(points)), np.maximum(high - middle, 0)], fmt=shown.marker,
+        [rate for rate, _ in points], middle, bars, fmt=shown.marker,
         color=shown.colour, mfc=shown.face, capsize=2, lw=1.2, label=shown.short,
     )  # fmt: skip
 
