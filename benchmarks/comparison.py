@@ -168,7 +168,7 @@ def draw(path: Path, found: dict[str, Any]) -> None:
                 "color": shown.colour,
                 "marker": shown.marker,
                 "ls": shown.line,
-                "mfc": shown.face,
+                **shown.open_or_full,
                 "lw": 1,
             }
             octets = [cell["octets"] for cell in cells]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.measure import synthetic_run
 from twinlink.measure import figures, formatting, plot_style, records, reference_results, results
+from twinlink.measure.channels.subjects import OWN_SUBSCRIPTION
 from twinlink.measure.plot_style import Drawn
 
 BOTH: dict[str, Any] = {"subjects": ("zeromq", "zenoh", "raw-tcp"), "payloads": (100, 10240, 1048576), "rounds": 2}
@@ -194,6 +195,8 @@ def test_subjects_can_be_told_apart() -> None:
     shown = [*formatting.SUBJECTS.values()]
     assert len({each.colour for each in shown}) == len(shown)
     assert len({(each.marker, each.line) for each in shown}) == len(shown), "not without colour"
+    of_sweeps = [each for name, each in formatting.SUBJECTS.items() if name not in OWN_SUBSCRIPTION]
+    assert len({(each.marker, each.raw) for each in of_sweeps}) == len(of_sweeps) > 22
     lines = [plot_style.line_style(number) for number in range(22)]
     assert len({(each["marker"], each["ls"]) for each in lines}) == len(lines)
     for name in ("zeromq", "zenoh", "raw-tcp", "carrier-pigeon"):

@@ -155,7 +155,7 @@ def _step(axis: Axes, subject: str, values: Any, place: float) -> None:
     share = np.arange(1, len(values) + 1) / len(values)
     axis.step(
         values, share, where="post", color=shown.colour, lw=1.4, ls=shown.line, label=shown.short,
-        marker=shown.marker, mfc=shown.face, ms=4, markevery=(place * _MARKS, _MARKS),
+        marker=shown.marker, **shown.open_or_full, markevery=(place * _MARKS, _MARKS),
     )  # fmt: skip
 
 
@@ -278,9 +278,10 @@ def _delay_by_rate(axis: Axes, subject: str, cells: list[Cell]) -> None:
     shown = formatting.subject(subject)
     middle = np.array([max(spread["p50"], 1) for _, spread in points]) / 1e6
     high = np.array([max(spread["p95"], 1) for _, spread in points]) / 1e6
+    bars = np.vstack((np.zeros(len(points)), np.maximum(high - middle, 0)))
     axis.errorbar(
-        [rate for rate, _ in points], middle, [np.zeros(len(points)), np.maximum(high - middle, 0)], fmt=shown.marker,
-        color=shown.colour, mfc=shown.face, capsize=2, lw=1.2, label=shown.short,
+        [rate for rate, _ in points], middle, bars, fmt=shown.marker,
+        color=shown.colour, **shown.open_or_full, capsize=2, lw=1.2, label=shown.short,
     )  # fmt: skip
 
 
@@ -303,7 +304,7 @@ def _search(axis: Axes, cells: list[Cell]) -> None:
                 kept = step["lossless"]
                 axis.plot(
                     step["rate_hz"], step["received"] / step["span_s"], shown.marker if kept else "x",
-                    color=shown.colour, mfc=shown.face, ms=4.5,
+                    color=shown.colour, **shown.open_or_full,
                     label=shown.short,
                 )  # fmt: skip
     axis.set(xscale="log", yscale="log", ylabel="messages/s received")
@@ -322,7 +323,7 @@ def _line(axis: Axes, subject: str, octets: list[int], spreads: list[dict[str, A
     bars = np.abs(np.maximum(known.T / 1e6, values * _SHORTEST) - values)
     axis.errorbar(
         octets, values, bars, color=shown.colour, marker=shown.marker, lw=1.3, capsize=2, zorder=3,
-        ls=shown.line, mfc=shown.face, label=shown.short,
+        ls=shown.line, **shown.open_or_full, label=shown.short,
     )  # fmt: skip
 
 

@@ -29,8 +29,8 @@ class Subject:
     Attributes:
         name: for people.
         short: for narrow columns.
-        colour, marker, line: matplotlib's; marker and line tell all subjects apart without colour.  A baseline without
-            twinlink has a broken line and an open marker.
+        colour, marker, line: matplotlib's; marker and line tell all subjects apart without colour, and the marker alone
+            those of a sweep.  A baseline without twinlink has a broken line and an open marker.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Subject:
         return self.line != "-"
 
     @property
-    def face(self) -> str:
-        """The colour inside its marker."""
-        return "white" if self.raw else self.colour
+    def open_or_full(self) -> dict[str, Any]:
+        """Face and size of its marker, for matplotlib: an open one of a baseline shows a full one within it."""
+        return {"mfc": "none", "ms": 7} if self.raw else {"mfc": self.colour, "ms": 4.5}
 
 
 # Okabe and Ito's colours, which are distinct for any colour vision: one hue for each library, the lighter of two for
@@ -67,15 +67,15 @@ SUBJECTS = {
     "raw-mqtt-qos1": Subject("raw MQTT, QoS 1 (paho)", "raw MQTT QoS 1", "#e3a1c4", "<", "-."),
     "raw-mqtt-qos2": Subject("raw MQTT, QoS 2 (paho)", "raw MQTT QoS 2", "#ab8fc9", ">", ":"),
     "raw-websocket": Subject("raw WebSocket", "raw WebSocket", "#a6761d", "h", "--"),
-    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "H", "-."),
+    "raw-websocket-hub": Subject("raw WebSocket through a hub", "raw WebSocket hub", "#d9b26f", "3", "-."),
     "raw-http": Subject("raw HTTP, kept alive", "raw HTTP", "#e7298a", "p", "--"),
     "raw-http-new": Subject("raw HTTP, new connections", "raw HTTP new", "#f29ac5", "P", ":"),
     "raw-modbus": Subject("raw Modbus TCP", "raw Modbus", "#66a61e", "*", "-."),
     "raw-s7": Subject("raw S7 (ISO on TCP)", "raw S7", "#1f78b4", "X", "--"),
     "raw-opcua": Subject("raw OPC UA, write and read", "raw OPC UA", "#b2182b", "d", "-."),
-    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "D", "--"),
-    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "d", "--"),
-    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "d", ":"),
+    "raw-opcua-sub": Subject("raw OPC UA, subscription", "raw OPC UA sub", "#ef8a62", "+", "--"),
+    "raw-uadp": Subject("raw OPC UA PubSub (UADP over UDP)", "raw UADP", "#8073ac", "1", "--"),
+    "raw-uadp-eth": Subject("raw OPC UA PubSub (UADP over Ethernet)", "raw UADP Ethernet", "#54278f", "2", ":"),
     "raw-own-mqtt-qos0": Subject("MQTT QoS 0, own subscription", "MQTT QoS 0, own", "#4fb597", "v", ":"),
     "raw-own-mqtt-qos1": Subject("MQTT QoS 1, own subscription", "MQTT QoS 1, own", "#d68fb4", "<", "--"),
     "raw-own-mqtt-qos2": Subject("MQTT QoS 2, own subscription", "MQTT QoS 2, own", "#9a7abf", ">", "-."),

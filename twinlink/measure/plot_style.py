@@ -37,7 +37,8 @@ STYLE: Any = {
     "grid.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
-    "legend.handlelength": 2.8,  # dashes can be told apart
+    "legend.handlelength": 3,
+    "lines.dashdot_pattern": (3, 1.2, 1, 1.2),  # a legend shows more than its first dash
     "lines.markersize": 5,
     "svg.hashsalt": "twinlink",  # the same identifiers in each run
 }
