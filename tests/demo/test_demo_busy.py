@@ -1,18 +1,26 @@
 """What a run on a busy machine may say: lateness, why a loop stayed open, and the choice of a slower pace."""
 
+import time
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import twinlink_ran_emulator.recording
 from twinlink_demo import lateness, page
 from twinlink_demo import verdict as demo_verdict
 from twinlink_demo.control_loop import episodes
 from twinlink_demo.evidence import Evidence
+from twinlink_demo.folder import TransportFolder
 from twinlink_demo.pace import LIMIT_NS, FirstSeconds
+from twinlink_demo.progress import Progress
+from twinlink_demo.session import Plan, Session
 
 from tests.demo.synthetic import MS, PERIOD_NS, N, evidence, playout, rebuilt
 from tests.demo.test_demo_verdict import verdict
+from twinlink.appkit.console import Stop
 
 ON_NS, OFF_NS = 100 * PERIOD_NS, 250 * PERIOD_NS  # of the interferer on PRBs 3-4
 
@@ -228,3 +236,12 @@ def test_a_machine_that_is_too_busy_to_look_in_time_is_late() -> None:
     first_seconds.look(9000 * MS, 100)
     first_seconds.look(9100 * MS, 101)
     assert first_seconds.late is True
+
+
+def test_a_twin_that_analyses_is_not_stuck_however_long_it_takes(tmp_path: Path) -> None:
+    plan = Plan("zeromq", twinlink_ran_emulator.recording.read(twinlink_ran_emulator.recording.example()), 1)
+    with Stop() as stop, Progress(1) as progress:
+        session = Session(plan, TransportFolder(tmp_path), stop, progress)
+        begin_s = time.monotonic()
+        moving = count(1).__next__
+        assert session._wait(lambda: time.monotonic() > begin_s + 0.6, "replay", "hangs", 0.3, progress=moving)

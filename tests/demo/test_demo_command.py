@@ -225,6 +225,24 @@ def test_ctrl_c_ends_every_part_and_keeps_what_there_is(start: Start, tmp_path: 
     assert cells["spectrum"]["statistics"]["n_received"] == found["received"]
 
 
+def test_a_twin_that_is_late_in_the_first_seconds_has_the_demo_play_again_slower(start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = start("demo", "--out", str(out), "--transports", "zeromq", "--seconds", "60")
+    run.wait_for("twin is in-sync")
+    (pid,) = re.findall(rf"{PARTS['replay']} is process (\d+)", run.err)
+    os.kill(int(pid), signal.SIGSTOP)  # as if no processor were left for it
+    run.wait_for("stopping the emulator")
+    os.kill(int(pid), signal.SIGCONT)
+    run.wait_for("zeromq is played at 0.25 of the recorded pace, as at the recorded pace the twin was")
+    assert "--pace 1 forces the recorded pace" in run.err
+    run.wait_for("242 s of uplink spectrum, at 0.25 of the recorded pace")
+    run.interrupt()
+    assert run.code() == 1
+    found = json.loads((out / "summary.json").read_text())["transports"]["zeromq"]
+    assert found["pace"] == 0.25
+    assert json.loads((out / "run.json").read_text())["demo"]["transports"]["zeromq"]["slowed"]
+
+
 def test_parts_do_not_outlive_a_demo_that_is_killed(start: Start, tmp_path: Path) -> None:
     run, pids = begun(start, tmp_path / "out")
     run.process.kill()

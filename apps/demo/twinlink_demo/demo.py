@@ -123,8 +123,9 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
 def _slowed(session: Session) -> str:
     """Why a slower pace was chosen."""
     plan = session.plan
-    late = f"the twin was {session.late_ns / 1e6:,.0f} ms late after the first seconds of {plan.transport}"
-    return f"played at {session.slower:g} of the recorded pace, as {late} at {plan.pace:g}"
+    before = "the recorded pace" if plan.pace == RECORDED else f"{plan.pace:g} of it"
+    late = f"the twin was {session.late_ns / 1e6:,.0f} ms late in the first seconds of {plan.transport}"
+    return f"played at {session.slower:g} of the recorded pace, as at {before} {late}"
 
 
 def _again(session: Session, files: TransportFolder, stop: Stop, progress: Progress, why: str) -> Session:
