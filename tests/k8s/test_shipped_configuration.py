@@ -1,7 +1,6 @@
 """What the ConfigMaps hold is what the programs take, and what the containers promise is what the programs do."""
 
 import ipaddress
-import json
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ import zenoh
 import twinlink
 from tests.k8s.conftest import Built
 from tests.k8s.manifests import K8S, OVERLAYS, Document, build, containers, documents, pod_templates
+from tests.link.test_no_ipv6 import NO_FILTER, without_ipv6
 from twinlink.testing import free_endpoint, patience
 
 TOML = K8S / "base" / "twinlink.toml"
@@ -166,18 +166,21 @@ def test_the_pods_may_ask_the_cluster_s_dns(address: str | None, port: int) -> N
     assert {("UDP", port), ("TCP", port)} <= admitted
 
 
+def shipped_router(port: str) -> zenoh.Config:
+    """At another port.  An unknown key is an error here, as it is for the router itself."""
+    config = zenoh.Config.from_file(str(ROUTER))
+    config.insert_json5("listen/endpoints", config.get_json("listen/endpoints").replace(":7447", f":{port}"))
+    return config
+
+
 def test_a_gnb_and_its_twin_meet_through_the_shipped_router() -> None:
     """Over IPv6 and IPv4: a cluster may have either."""
-    config = zenoh.Config.from_file(str(ROUTER))  # an unknown key is an error here, as it is for the router itself
-    at_ipv4 = free_endpoint(1)
-    number = at_ipv4.rpartition(":")[2]
-    (listens,) = json.loads(config.get_json("listen/endpoints"))
-    config.insert_json5("listen/endpoints", json.dumps([listens.replace(":7447", f":{number}")]))
+    at = free_endpoint(1).rpartition(":")[2]
     of_cell: dict[str, Any] = {"mode": "client", "namespace": "twinlink/cell-7"}
     with (
-        zenoh.open(config),
-        twinlink.open("zenoh", connect=f"tcp/[::1]:{number}", node="twin-1", **of_cell) as twin,
-        twinlink.open("zenoh", connect=at_ipv4, node="gnb-1", **of_cell) as gnb,
+        zenoh.open(shipped_router(at)),
+        twinlink.open("zenoh", connect=f"tcp/[::1]:{at}", node="twin-1", **of_cell) as twin,
+        twinlink.open("zenoh", connect=f"tcp/127.0.0.1:{at}", node="gnb-1", **of_cell) as gnb,
     ):
         receiver = twin.receiver("spectrum")
         gnb.wait_ready(timeout=patience())
@@ -187,3 +190,22 @@ def test_a_gnb_and_its_twin_meet_through_the_shipped_router() -> None:
         sender.flush(timeout=patience())
         received = [receiver.receive(timeout=patience()) for _ in range(100)]
         assert [message and message.payload[0] for message in received] == list(range(100))
+
+
+ROUTER_ALONE = """
+import zenoh
+from tests.k8s.test_shipped_configuration import shipped_router
+from twinlink.testing import free_endpoint, patience
+port = free_endpoint(1).rpartition(":")[2]
+with zenoh.open(shipped_router(port)):
+    socket.create_connection(("127.0.0.1", int(port)), patience()).close()
+"""
+
+
+@pytest.mark.skipif(NO_FILTER, reason="the filter has the numbers of two architectures")
+def test_the_shipped_router_listens_on_a_node_without_ipv6() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", without_ipv6(ROUTER_ALONE)],
+        capture_output=True, text=True, check=False, timeout=patience(30), cwd=K8S.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

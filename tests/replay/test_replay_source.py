@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from twinlink_replay.blocks import Source
 from twinlink_replay.blocks import source as source_module
 from twinlink_replay.blocks.gnuradio_compat import keep
+from twinlink_replay.twin.flowgraph import DRAIN_S, Flowgraph
 
 import twinlink
 from tests.identity.nodes import make_pair
@@ -331,3 +332,20 @@ def test_gaps_beside_a_message_without_samples_are_reported_and_filled(endpoint:
     top.wait()
     told = [(at, tags["sequence"], tags["gap"], tags.get("filled", False)) for at, tags in sorted(probe.tags.items())]
     assert told == [(0, 0, 0, False), (5, 2, 0, True), (10, 4, 1, False)]
+
+
+def test_a_flowgraph_ends_when_the_analysis_in_progress_has(endpoint: str) -> None:
+    """A busy machine may take longer for it than for what waits: its recording is closed next."""
+    began, ended = threading.Event(), threading.Event()
+
+    def analyse(_: object) -> None:
+        began.set()
+        time.sleep(2.5 * DRAIN_S)
+        ended.set()
+
+    with twinlink.open("zeromq", listen=endpoint) as link, twinlink.open("zeromq", connect=endpoint) as gnb:
+        with Flowgraph(link, analyse, 2**20):
+            gnb.wait_ready(patience())
+            gnb.sender("spectrum").send(spectra(1)[0].encode())
+            assert began.wait(patience())
+        assert ended.is_set()

@@ -94,7 +94,9 @@ def gnuradio(required: bool) -> Iterator[Row]:
         yield Row("gnuradio", failed, f"not visible to this Python (numpy {numpy_version})", advice)
     else:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        advice = "pip install 'numpy<2'" if int(numpy_version.split(".")[0]) >= 2 else f"{sys.executable} -c '{script}'"
+        built_for_1 = sys.version_info < (3, 13)  # later distributions build GNU Radio for numpy 2
+        is_wrong = built_for_1 and int(numpy_version.split(".")[0]) >= 2
+        advice = "pip install 'numpy<2'" if is_wrong else f"{sys.executable} -c '{script}'"
         yield Row("gnuradio", failed, f"does not load with numpy {numpy_version}: {reason}", advice)
 
 

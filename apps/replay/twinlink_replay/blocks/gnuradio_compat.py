@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def _load() -> tuple[Any, Any]:
         from gnuradio import gr
     except (ImportError, AttributeError) as error:
         hint = "apt install gnuradio, and use a Python that sees it (/usr/bin/python3 -m venv --system-site-packages)"
-        if int(np.__version__.split(".")[0]) >= 2:
+        if sys.version_info < (3, 13) and int(np.__version__.split(".")[0]) >= 2:  # later distributions: for numpy 2
             numpy = f"GNU Radio 3.10 is usually built for numpy 1, and {np.__version__} is here: pip install 'numpy<2'"
             hint = f"{hint}; {numpy}" if isinstance(error, ModuleNotFoundError) else numpy
         raise GnuRadioMissing(f"GNU Radio cannot be imported ({error}): {hint}") from error

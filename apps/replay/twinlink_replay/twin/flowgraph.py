@@ -10,6 +10,7 @@ from ..blocks.observer import Observer, Record
 from ..blocks.source import Source
 
 DRAIN_S = 0.7  # time limit at the end for the analysis of messages that have arrived
+STOP_S = 3.0  # and then for the call of ``on_records`` in progress: what it writes to is closed next
 
 
 class Flowgraph:
@@ -43,4 +44,4 @@ class Flowgraph:
         drained.start()
         drained.join(DRAIN_S)
         self._top.stop()
-        drained.join(DRAIN_S)
+        drained.join(STOP_S)
