@@ -53,7 +53,10 @@ def _hold_up(link: LinkState, core: SendFlow, outstanding: RangeSet, unacked_by:
     """What the acks wait for, and what to do about it."""
     flow_control, last = core.flow_control, max(end for _, end in outstanding)
     if not unacked_by & link.peer_manager.up:
-        return "the peer is down", "start it again, or wait: what is kept for it is sent when it returns"
+        kept = (
+            "what is kept for it is sent when it returns" if core.repair else "the flow repairs nothing: send it again"
+        )
+        return "the peer is down", f"start it again, or wait; {kept}"
     if flow_control.on_ack_is_slow:
         return "on_ack takes longer than acks take to come", "let on_ack do less, or give the acks to another thread"
     if last <= core.queue.next_to_send:
