@@ -1,17 +1,14 @@
-"""What an experiment leaves: results.json, table.md, figures and report.html, beside the raw records."""
+"""What an experiment has found: the content of results.json, and its sentences and tables as Markdown."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from .. import formatting, load, results
+from .. import formatting, load
 from . import analysis, verdicts
 from .description import Experiment, named
 from .outcome import DONE, Row
 
 FORMAT, VERSION = "twinlink-experiment", 1
-RESULTS, TABLE, REPORT = "results.json", "table.md", "report.html"
 
 Section = tuple[str, list[Any]]  # heading, and paragraphs (str), lists (tuple) and tables (list of rows)
 
@@ -43,17 +40,6 @@ def content(experiment: Experiment, rows: Sequence[Row], about: Mapping[str, Any
         "remarks": list(published.remarks),
         "not_the_same": list(experiment.not_the_same),
     }
-
-
-def write(folder: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> None:
-    """Write everything that is made of the content of results.json.  Raises OSError."""
-    from . import figure, page
-
-    folder.mkdir(parents=True, exist_ok=True)
-    results.write(folder / RESULTS, json.dumps(found, indent=1, allow_nan=False) + "\n")
-    results.write(folder / TABLE, text(experiment, rows, found))
-    figure.draw(folder, experiment, rows, found["setting"])
-    results.write(folder / REPORT, page.html(folder, experiment, rows, found))
 
 
 def text(experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> str:
