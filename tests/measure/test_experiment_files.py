@@ -11,7 +11,7 @@ import pytest
 from tests import reports
 from twinlink.errors import ConfigurationError, TwinlinkError
 from twinlink.measure import plot_style
-from twinlink.measure.experiments import NAMES, description, figure, measuring, outcome, report, verdicts
+from twinlink.measure.experiments import NAMES, description, figure, folder, measuring, outcome, report, verdicts
 from twinlink.measure.experiments.outcome import FAILED, Row
 
 
@@ -131,7 +131,7 @@ def test_what_is_left_behind(tmp_path: Path) -> None:
         "figures": {"more.png": "More"},
     }  # fmt: skip
     (tmp_path / "more.png").write_bytes(b"a picture of this kind")
-    report.write(tmp_path, experiment, rows, report.content(experiment, rows, about))
+    folder.write(tmp_path, experiment, rows, report.content(experiment, rows, about))
     text = (tmp_path / "table.md").read_text()
     assert "| a | 3 | 1.50 ±1.24 (1) |" in text
     assert f"| b | 0 ({FAILED}) | - (2.5) |" in text

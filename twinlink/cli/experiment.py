@@ -84,7 +84,7 @@ def _check_hub(given: argparse.Namespace, experiment: "Experiment") -> None:
 
 def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, setting: str) -> int:
     from twinlink.measure import load, system
-    from twinlink.measure.experiments import measuring, report, sentences
+    from twinlink.measure.experiments import measuring, report
     from twinlink.measure.progress import Progress
 
     about: dict[str, Any] = {
@@ -112,12 +112,14 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
         }
         about["load"].append({"side": load.ONE_HOST, **load.sample()})
         found = report.content(experiment, rows, about)
+    from twinlink.measure.experiments.folder import REPORT, write  # loads matplotlib
+
     with writing(folder):
         try:
-            report.write(folder, experiment, rows, found)
+            write(folder, experiment, rows, found)
         finally:  # a full disk does not keep the figures from the terminal
-            Output(given.json).emit(found, markdown(sentences.text(experiment, rows, found)))
-    log(_NAME, f"report: {folder / report.REPORT}")
+            Output(given.json).emit(found, markdown(report.text(experiment, rows, found)))
+    log(_NAME, f"report: {folder / REPORT}")
     return _code(experiment, rows, about["complete"])
 
 

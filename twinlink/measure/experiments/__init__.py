@@ -1,6 +1,6 @@
 """Published experiments, made again here: a data file for each (`data/NAME.toml`), run by a module for each kind.
 
-`description` reads a data file, `measuring` runs it, `report` writes what it leaves: results.json, raw records, the
+`description` reads a data file, `measuring` runs it, `folder` writes what it leaves: results.json, raw records, the
 table with the published figures beside ours, figures, and what was not the same.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import document, formatting, load
-from . import sentences
+from . import report
 from .description import Experiment
 from .outcome import DONE, LEFT_OUT, Row
 
@@ -18,8 +18,8 @@ def html(folder: Path, experiment: Experiment, rows: Sequence[Row], found: Mappi
     """The page; its figures are in ``folder``."""
     title = f"twinlink experiment {experiment.name}: {experiment.title}"
     figures = "".join(_figure(folder / name, what) for name, what in found["figures"].items())
-    findings = [(each["verdict"], sentences.finding(each)) for each in found["orderings"]]
-    beyond = sentences.beyond(found)
+    findings = [(each["verdict"], report.finding(each)) for each in found["orderings"]]
+    beyond = report.beyond(found)
     parts = [
         f"<h1>{escape(title)}</h1>",
         _verdict(rows, found),
@@ -31,7 +31,7 @@ def html(folder: Path, experiment: Experiment, rows: Sequence[Row], found: Mappi
         f"<h2>Findings of the paper</h2>\n{document.facts(findings)}" if findings else "",
         f"<h2>Beyond the table</h2>\n{document.items(beyond)}" if beyond else "",
         f"<h2>About the published figures</h2>\n{document.items(found['remarks'])}" if found["remarks"] else "",
-        f"<h2>What was not the same</h2>\n{document.items(sentences.not_the_same(experiment, found))}",
+        f"<h2>What was not the same</h2>\n{document.items(report.not_the_same(experiment, found))}",
         "<p class='soft'>Beside this page: results.json with every figure, table.md, and records/ or parts/ with every "
         "value.</p>",
     ]
@@ -51,30 +51,30 @@ def _verdict(rows: Sequence[Row], found: Mapping[str, Any]) -> str:
 
 
 def _told(experiment: Experiment, found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    told = [("What", experiment.what), ("Source", experiment.source), ("Measured", sentences.measured(found))]
+    told = [("What", experiment.what), ("Source", experiment.source), ("Measured", report.measured(found))]
     if busy := load.warning(found["load"]):
         told.append(("Load", busy))
     return told
 
 
 def _table(experiment: Experiment, rows: Sequence[Row]) -> str:
-    head = next(sentences.table_rows(experiment, []))
+    head = next(report.table_rows(experiment, []))
     words = len(experiment.table.case)
     lines = []
     for row in rows:
         theirs = experiment.published.of(row.case)
-        cells = [document.word(text) for text in sentences.case_cells(experiment, row)]
+        cells = [document.word(text) for text in report.case_cells(experiment, row)]
         cells.append(document.cell(f"{row.n:,}", "" if row.status == DONE else row.status))
         for name in experiment.table.figures:
             paper = f"paper {theirs[name]:g}" if name in theirs else ""
-            cells.append(document.cell(sentences.figure_text(row, name), paper))
+            cells.append(document.cell(report.figure_text(row, name), paper))
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return document.rows_table(head, lines, words)
 
 
 def _below(experiment: Experiment, rows: Sequence[Row]) -> str:
-    wrong = sentences.wrong(experiment, rows)
-    texts = [f"{_HOW_TO_READ} {sentences.whence(experiment)}"]
+    wrong = report.wrong(experiment, rows)
+    texts = [f"{_HOW_TO_READ} {report.whence(experiment)}"]
     return document.notes(texts) + (f"<p>What went wrong, or was left out:</p>{document.items(wrong)}" if wrong else "")
 
 
