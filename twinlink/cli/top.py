@@ -77,7 +77,8 @@ def _address(text: str) -> convert.HttpAddress | str:
     """Where a program has its --http, or the endpoint of a link."""
     if text.startswith("tcp/"):
         return convert.connect(text)
-    found = convert.http_address(text.removeprefix("http://").rstrip("/"))
+    host = text.removeprefix("http://").rstrip("/")
+    found = convert.http_address(text if "/" in host else host)
     return f"tcp/{found}" if found.port == PORT and not text.startswith("http://") else found
 
 
