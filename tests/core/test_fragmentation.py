@@ -119,7 +119,7 @@ def test_what_comes_once_more_or_too_early_changes_nothing(pieces: list[tuple[in
 def test_what_is_a_part_itself_is_malformed() -> None:
     part = frame(Kind.FRAGMENT, 1, 0, 1, b"")
     for octets in (part, part[:20], part + b"more"):
-        with pytest.raises(MalformedFrame, match="part"):
+        with pytest.raises(MalformedFrame, match="fragment"):
             FragmentReassembler(100).receive(b"traffic/a", frame(Kind.FRAGMENT, 1, 0, 1, octets), True)
 
 

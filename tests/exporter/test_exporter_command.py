@@ -173,7 +173,7 @@ def test_with_identities_a_signed_decision_reaches_the_ran(
         ["--scs-khz", "17"],
         ["--out-after", "0"],
         ["--completeness", "1.1"],
-        ["--connect", "nonsense"],
+        ["--connect", "*:7447"],
         ["--transport", "pigeon"],
         ["--connect", "tcp/a:1", "--listen", "tcp/a:1"],
         ["--no-such-option"],

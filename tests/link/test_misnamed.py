@@ -42,12 +42,15 @@ def test_a_coroutine_function_is_no_handler_of_a_link_without_an_event_loop() ->
 
 
 def test_the_two_ways_to_open_are_told_apart() -> None:
+    link = twinlink.open("memory", listen=free_endpoint())
+
     async def wrong() -> None:
-        async with twinlink.open("memory", listen=free_endpoint()):  # type: ignore[attr-defined]
+        async with link:  # type: ignore[attr-defined]
             pass
 
     with pytest.raises(TypeError, match=r"async with twinlink\.open_async"):
         asyncio.run(wrong())
+    assert link.closed
     with (
         pytest.raises(TypeError, match=r"async with twinlink\.open_async"),
         twinlink.open_async("memory", listen=free_endpoint()),

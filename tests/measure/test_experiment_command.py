@@ -35,7 +35,7 @@ def test_the_list_names_all_seventeen() -> None:
         ),
         (["hub-direct", "--hub", "node-red", "--node-red", "x"], 3, "hub-direct has no part for --hub node-red"),
         (["hub-direct", "--node-red", "x"], 3, "--node-red is for --hub node-red"),
-        (["octet"], 3, "`twinlink experiment list` names all"),
+        (["octet"], 3, "'octet' is none of list, table-1, octets"),
     ],
 )
 def test_what_cannot_be_run_is_said(arguments: list[str], code: int, told: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Misnamed:
             raise AttributeError(f"a link has no attribute {name!r}{advice}", name=name, obj=self)
 
         async def __aenter__(self) -> NoReturn:
+            self.close()  # it was opened for this block
             raise TypeError("this link is for `with`; write `async with twinlink.open_async(...) as link:`")
 
         async def __aexit__(self, *_: object) -> None:
