@@ -181,3 +181,17 @@ def test_a_node_whose_name_is_taken_comes_back_and_goes_on(monkeypatch: pytest.M
     assert len(made.near.session.peer_manager.up) == 2
     assert not made.near.told(Gap)
     assert not true.told(Lost)
+
+
+def test_a_backlog_of_long_messages_is_repaired_as_fast_as_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than a peer that acknowledges nothing may request at once."""
+    monkeypatch.setattr("tests.core.pair.IN_FLIGHT_OCTETS", 2**23)
+    made = pair(monkeypatch)
+    got, sender = made.far.receive("f"), made.near.sender("f")
+    made.path.cut = True
+    for _ in range(100):
+        sender.send(bytes(60_000))  # all of it is transmitted, and lost
+    made.run(2000 * MS)
+    made.path.cut = False
+    made.run_until(lambda: made.near.is_up and made.far.is_up)
+    assert made.run_until(lambda: len(got) == 100) < 1000 * MS  # not 1 MiB a probe

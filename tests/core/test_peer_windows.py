@@ -45,7 +45,7 @@ def test_as_much_leaves_as_the_peer_has_consumed(core: SendFlow) -> None:
     core.on_nak(1, end, [(100, end)], 1, 1, 1)
     acknowledge(core, 1, [one for one in taken(core) if isinstance(one, int)])
     core.on_consumed(1, end - 100)
-    assert taken(core) == []  # as many as its window holds are there
+    assert [one for one in taken(core) if isinstance(one, int)] == []  # as many as its window holds are there
     core.on_consumed(1, end - 50)
     assert 50 - IN_BUNDLE < len(taken(core)) <= 50
 

@@ -218,7 +218,8 @@ class SendFlow:
         sent_mono_ns, unacked_by, frame = self.unacked.entries[sequence]
         unacked_by -= {epoch}
         self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
-        self.queue.unanswered_octets.pop(epoch, None)
+        if epoch in self.queue.unanswered_octets:
+            self.queue.on_answers(epoch)
         receivers = self.receivers
         awaited_by = unacked_by & receivers.pacing
         if not awaited_by or (receivers.refused and receivers.have_refused(sequence, awaited_by)):

@@ -17,6 +17,7 @@ BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
 MAX_UNANSWERED_OCTETS = 1024 * 1024  # retransmitted to a peer at its request before it acknowledges any of it
+MAX_PROBES_AFTER_ANSWERS = 16  # between two ticks; all peers answer each of them
 
 
 class SendQueue:
@@ -48,6 +49,8 @@ class SendQueue:
         self._unsorted = False  # the lowest of them is to go first
         self.retransmitted: set[int] = set()
         self.unanswered_octets: dict[int, int] = {}
+        self._dropped_requests: set[int] = set()  # of these peers, for want of an answer
+        self._probes_after_answers = 0  # since the last tick
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what every peer has consumed
         self.fragments = FragmentTransmission(unacked, in_flight, receivers)
@@ -245,6 +248,8 @@ class SendQueue:
             entry = self._unacked.entries[sequence]
             unanswered, up = self.unanswered_octets.get(epoch, 0), self._receivers.up
             if unanswered >= MAX_UNANSWERED_OCTETS or (epoch not in up and not entry[1] & up):  # it will ask again
+                if unanswered >= MAX_UNANSWERED_OCTETS:
+                    self._dropped_requests.add(epoch)
                 del self._to_retransmit[sequence]
                 continue
             octets, awaited = self._octets(entry), entry[1] & self._receivers.pacing
@@ -313,6 +318,7 @@ class SendQueue:
         asked.
         """
         self.unanswered_octets.clear()
+        self._probes_after_answers = 0
         return self.fragments.on_tick()
 
     def final_abandoned(self, first: int) -> list[tuple[AbandonReason, list[tuple[int, int]]]]:
@@ -348,8 +354,17 @@ class SendQueue:
         repaired = self.retransmitted.intersection(sequences)
         self.retransmitted -= repaired
         if repaired:
-            self.unanswered_octets.clear()
+            self.on_answers(*self.unanswered_octets)
         return len(repaired)
+
+    def on_answers(self, *epochs: int) -> None:
+        """These peers have acknowledged something: they may request again what was dropped before they did."""
+        for epoch in epochs:
+            self.unanswered_octets.pop(epoch, None)
+        if self._dropped_requests and self._probes_after_answers < MAX_PROBES_AFTER_ANSWERS:
+            self._dropped_requests.clear()
+            self._probes_after_answers += 1
+            self.probe()
 
     def forget_below(self, consumed: int) -> None:
         """Every peer has consumed what is below ``consumed``, and will not request it."""
