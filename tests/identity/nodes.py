@@ -14,6 +14,7 @@ import pytest
 import twinlink
 from twinlink.identity import Identity, PublicLine, Role, trust
 from twinlink.identity.folder import Folder
+from twinlink.identity.watched import WatchedIdentity
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import GENEROUS, drain
 from twinlink.transport_options import TransportName
@@ -23,6 +24,9 @@ needs_mosquitto = pytest.mark.skipif(
     shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SBIN}") is None, reason="mosquitto is not installed"
 )
 REFUSED_S = GENEROUS * 2.0  # the contract is two seconds, after which the error says which side refuses the other
+
+OTHER, RANDOM = 65534, 1000680000  # another user; the one that OpenShift chooses for a pod
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
 
 
 @dataclass(frozen=True)
@@ -156,3 +160,11 @@ def rotation(opened: Opened, role: str, endpoint: str, folder: Path) -> Iterator
             trust.complete_rotation(node.folder)
             links = (listener, connector) if role == "listen" else (connector, listener)
             yield Rotation(*links, line, got, lambda: peer.revoke(node, old))
+
+
+def watch(node: Node) -> WatchedIdentity:
+    return WatchedIdentity(node.identity)
+
+
+def content(node: Node) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in node.folder.iterdir() if file.is_file()}

@@ -61,6 +61,8 @@ class LossLedger:
             self._remember(ANY_PEER if unacked_by is ANY_PEER else epochs, first, end)
         _add(self.unflushed, first, end)
         _add(self._unflushed_for.setdefault(reason, RangeSet()), first, end)
+        if len(self._unflushed_for) > MAX_GROUPS:  # a reason may name a peer
+            del self._unflushed_for[next(iter(self._unflushed_for))]
         self.name(first, end, reason, lost_by or epochs)
         # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
         self.count += end - first
