@@ -18,10 +18,7 @@ from .events import Event
 from .link import Link
 from .message import Ack, Message
 from .process.guarded_thread import GuardedThread
-from .protocol.send.endpoint import Priority, Reliability
-from .protocol.send.flow_control import MAX_UNREPORTED_ACKS
-from .protocol.send.overflow import Overflow
-from .protocol.send.pace import Pace
+from .protocol.session import MAX_UNREPORTED_ACKS, Overflow, Pace, Priority, Reliability
 from .runtime.arguments import check_callable, check_timeout
 from .runtime.coroutine_handler import CoroutineHandler
 from .runtime.coroutine_waiters import CoroutineWaiters
@@ -224,7 +221,7 @@ class AsyncLink:
         """
         check_callable("handler", handler)
         made = self.link.receiver(flow, max_age=max_age, max_payload=max_payload)
-        receiver = AsyncReceiver(made.take, made._receive_flow.queue.__len__, self.link, self._waiters)
+        receiver = AsyncReceiver(made.take, made.unread, self.link, self._waiters)
         self._set_handler(flow, receiver, handler)
         return receiver
 

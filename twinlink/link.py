@@ -15,16 +15,10 @@ from .process.guarded_thread import GuardedThread
 from .process.host_name import host_name
 from .process.signals import DeferSignals, defer_signals
 from .protocol.authentication import new_epoch
-from .protocol.frames import HEADER_OCTETS
 from .protocol.limits import Limits
-from .protocol.receive.flows import MAX_FLOWS
-from .protocol.send.endpoint import Priority, Reliability
-from .protocol.send.flow import SendFlow
-from .protocol.send.overflow import Overflow
-from .protocol.send.pace import Pace
+from .protocol.session import MAX_FLOWS, FlowOptions, Overflow, Pace, Priority, Reliability
 from .runtime import arguments
 from .runtime.driver import URGENT_FLOW, SessionDriver
-from .runtime.flow_endpoint import FlowEndpoint
 from .runtime.heartbeat_thread import HeartbeatThread
 from .runtime.leader_follower import LeaderFollower
 from .runtime.linger import Linger
@@ -79,30 +73,36 @@ class Link(Misnamed):
         # In containers every program is process 1, and those that share the host's network share its name.
         self.node = node or f"{host_name()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = limits.max_payload
-        self._window = limits.window
         self._retention = retention
         self._transport, self.identity, self._event_stream = transport, transport.identity, EventStream()
         self._driver = SessionDriver(
             transport, node=self.node, epoch=self.epoch, limits=limits, report=self._event_stream._put
         )
         self._session = self._driver.session
-        self._peer_manager = self._session.peer_manager
-        state = LinkState(self.endpoint, self.epoch, limits.max_payload, send_timeout, self._peer_manager)
+        self._senders, self._receivers = dict[str, Sender](), dict[str, Receiver]()
+        self._flows_lock, self._linger = threading.Lock(), Linger()
         self._port_probe = PortProbe(transport.endpoint) if transport.scouts and not transport.listening else None
         receive_loop = ReceiveLoop(transport, self._driver, self._port_probe, busy_poll)
         self._leader_follower = LeaderFollower(
             f"twinlink-{self.node}", receive_loop.run_once, self._shut_down, transport.internal_errors
         )
-        self._wait = state.wait = self._leader_follower.wait
+        self._wait = self._leader_follower.wait
         self._event_stream._attach(self._leader_follower, self._driver.callbacks)
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver, receive_loop.stand_in)
-        self._transmit_thread = TransmitThread(self.node, transport, self._driver)
-        state.wake_transmit = self._transmit_thread.wake
-        state.in_callback, state.closed, state.describe = self._in_callback, lambda: self.closed, self._describe
-        self._state, threads = state, (self._heartbeat_thread, self._transmit_thread)
-        self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe)
-        self._senders, self._receivers = dict[str, Sender](), dict[str, Receiver]()
-        self._flows_lock, self._linger = threading.Lock(), Linger()
+        self._transmit_thread = TransmitThread(self.node, transport, self._driver, self._senders)
+        self._state = LinkState(
+            self.endpoint,
+            limits.max_payload,
+            send_timeout,
+            self._driver,
+            self._wait,
+            self._transmit_thread.wake,
+            self._in_callback,
+            lambda: self.closed,
+            self._describe,
+        )
+        threads = self._heartbeat_thread, self._transmit_thread
+        self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe, self._senders)
         self._start()
 
     def _start(self) -> None:
@@ -182,21 +182,13 @@ class Link(Misnamed):
         if len(self._senders) >= MAX_FLOWS:
             raise ConfigurationError(f"flow {flow!r}: a link sends on at most {MAX_FLOWS} flows; open another link")
         priority = priority or ("high" if flow == URGENT_FLOW else "normal")
-        core = SendFlow(
-            flow,
-            self._window,
-            self._retention,
-            self._peer_manager.budgets[priority],
-            repair=reliability != "detect",
-            overflow=overflow or "block",
-            pace=pace or "fastest",
-            framing_octets=HEADER_OCTETS + self._transport.added_octets,
-        )
-        endpoint = FlowEndpoint(self._state, self._transport, core, priority)
-        sender = self._senders[flow] = Sender(self._state, self._transport, endpoint)
+        options = FlowOptions(reliability or "repair", overflow or "block", priority, pace or "fastest")
         if priority == "high":
             self._transport.prefer(f"traffic/{flow}".encode())
-        self._driver.add_sender(endpoint)
+        with self._driver.lock:
+            core = self._session.open_flow(flow, self._retention, options, self._transport.added_octets)
+        sender = self._senders[flow] = Sender(self._state, self._transport, core)
+        self._driver.send_hello()  # peers are told of the flow before its first message
         return sender
 
     def receiver(
@@ -226,21 +218,15 @@ class Link(Misnamed):
         self._check_flow(flow)
         arguments.check_handler("handler", handler)
         arguments.check_limits(max_age, max_payload)
-        receive_flow = self._session.messages.flow(flow)
-        receive_flow.subscribe(max_age, max_payload)
-        made = Receiver(self._leader_follower, self._driver.send_credit_update, receive_flow, self._describe)
+        with self._driver.lock:
+            receive_flow = self._session.receive_flow(flow)
+            receive_flow.subscribe(max_age, max_payload)
+        made = Receiver(self._leader_follower, self._driver.take, receive_flow, self._describe)
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, made)
         if handler is not None:
-            self._leader_follower.run_exclusively(lambda: self._set_handler(receiver, handler))
+            self._leader_follower.run_exclusively(lambda: self._driver.set_handler(receive_flow, handler))
         return receiver
-
-    def _set_handler(self, receiver: Receiver, handler: Callable[[Message], None]) -> None:
-        """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
-        receive_flow, callbacks = self._session.messages.flow(receiver.flow), self._driver.callbacks
-        receive_flow.handler = handler
-        callbacks.enqueue(self._driver.call_next, [receive_flow] * len(receive_flow.queue), receive_flow.flow)
-        callbacks.run()
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
         """How fresh and how complete a flow is that this side receives; watched from the first call on.
@@ -260,9 +246,8 @@ class Link(Misnamed):
         """
         self._check_flow(flow)
         thresholds = arguments.checked_thresholds(stale_after, out_after, completeness)
-        receive_flow = self._session.messages.flow(flow)
-        with self._flows_lock:
-            return receive_flow.watch(thresholds)
+        with self._driver.lock:
+            return self._session.receive_flow(flow).watch(thresholds)
 
     def wait_ready(self, timeout: float | None = 5.0) -> None:
         """Return once a peer has said hello and confirmed ours; what is sent from then on reaches it.
@@ -273,19 +258,19 @@ class Link(Misnamed):
             ConfigurationError, LinkClosed: ``timeout`` cannot be used; the link was closed.
         """
         arguments.check_timeout(timeout)
-        self._wait(met_or_refused(lambda: self._peer_manager.up, self._transport), timeout)
+        self._wait(met_or_refused(lambda: self._session.up, self._transport), timeout)
         self._check_open()
-        if not self._peer_manager.up:
+        if not self._session.up:
             raise self._no_peer_error(timeout or 0.0)
 
     def _no_peer_error(self, within_s: float) -> PeerTimeout:
         """What to raise where no peer was up for so long, with the reason as far as it can be found, and advice."""
-        heard = [peer.node for peer in self._peer_manager.peers.all()]
+        heard = [peer.node for peer in self._session.known_peers() if peer.is_heard]
         return no_peer_error(self._transport, self.transport_name, heard, within_s)
 
     def peers(self) -> list[str]:
         """Names of the nodes that are up."""
-        return self._peer_manager.up_names()
+        return self._session.up_names()
 
     def events(self, *, handler: Callable[[Event], None] | None = None) -> EventStream:
         """Loss, gaps, peers that come and go: iterate it, or give a callable handler (`twinlink.events`).
@@ -340,8 +325,8 @@ class Link(Misnamed):
             self._close()
 
     def _close(self) -> None:
-        can_wait = self._peer_manager.up and not self._leader_follower.is_leading
-        self._linger.wait_for_acks(list(self._driver.senders.values()) if can_wait else [], self._wait)
+        if self._session.up and not self._leader_follower.is_leading:
+            self._linger.wait_for_acks(self._driver, self._wait)
         ended = self._leader_follower.close(CLOSE_S)
         if not ended and self._driver.callbacks.running and not self._leader_follower.is_leading:
             logger.warning("link to %s: a handler is running; its thread ends the link afterwards", self.endpoint)
@@ -358,8 +343,10 @@ class Link(Misnamed):
         self._state.closed_because = "was opened before this process was forked; open another one here"
         self._state.closing = True
         self._leader_follower.abandon()
-        for sender in list(self._driver.senders.values()):
-            sender.abandon()
+        self._driver.new_locks()
+        for sender in list(self._senders.values()):
+            sender._new_locks()
+        self._driver.close_flows()
 
     def _shut_down(self) -> None:
         self._state.closing = True

@@ -197,9 +197,11 @@ class _LinkCollector(Collector):
             family.add_metric([node], is_up)
         yield family
         driver = link._driver
+        with driver.lock:
+            counted = driver.session.stats()
         for name, text, value in (
             ("twinlink_malformed", "Frames that are none of twinlink's, dropped.",
-             sum(state[0] for state in list(driver.session.malformed.values()))),
+             sum(counted["malformed"].values())),
             ("twinlink_refused_connections", "Connections refused for the identity of one side.",
              link._transport.refusals.count),
             ("twinlink_handler_errors", "Exceptions of the application's handlers.", driver.callbacks.errors),
@@ -219,13 +221,13 @@ class _LinkCollector(Collector):
         return True
 
     def _sent_metrics(self) -> Iterator[Metric]:
-        peer_manager, counted = self._link._session.peer_manager, {}
+        session, counted = self._link._session, {}
         sessions: set[tuple[str, int]] = set()
         clocks: dict[str, tuple[int, int]] = {}  # by node: offset and bound, the flow that knows best
-        for flow, sender in list(self._link._driver.senders.items()):
-            counted[flow], acks_of = sender.snapshot()
+        for flow, sender in list(self._link._senders.items()):
+            counted[flow], acks_of = sender._snapshot()
             for epoch, acks in acks_of.items():
-                peer, estimate = peer_manager.find(epoch), clock_offset(acks)
+                peer, estimate = session.peer(epoch), clock_offset(acks)
                 if estimate is not None:  # None without acks
                     sessions.add((flow, epoch))
                     if peer is not None and self._remember(peer.node, peer.up):
@@ -245,7 +247,8 @@ class _LinkCollector(Collector):
             yield family
 
     def _received_metrics(self) -> Iterator[Metric]:
-        flows = {flow: (each, each.stats()) for flow, each in list(self._link._session.messages.flows.items())}
+        with self._link._driver.lock:
+            flows = {flow: (each, each.stats()) for flow, each in self._link._session.receiving.items()}
         # A peer can make up flows, so only those that the application asked for have labels.
         ours = {flow: found for flow, found in flows.items() if found[0].subscribed or found[0].sync is not None}
         yield from self._families(_RECEIVED, _RECEIVED_NOW, {flow: values for flow, (_, values) in ours.items()})

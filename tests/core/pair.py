@@ -5,23 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-import pytest
-
-from tests.core.sending import sender_on
+from tests.core.receiving import deliver
+from tests.core.sending import FlowSender, adopt
 from twinlink.events import Event
 from twinlink.message import Message
 from twinlink.protocol.limits import Limits
 from twinlink.protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS
-from twinlink.protocol.receive.flow import ReceiveFlow
 from twinlink.protocol.send.congestion import InFlightBudget
-from twinlink.protocol.send.endpoint import Reliability
 from twinlink.protocol.send.flow import SendFlow
-from twinlink.protocol.send.pace import Pace
-from twinlink.protocol.session import Session
-from twinlink.runtime import flow_endpoint, transmitter
-from twinlink.runtime import sender as sender_module
-from twinlink.runtime.callbacks import CallbackQueue
-from twinlink.runtime.sender import Sender
+from twinlink.protocol.session import FlowOptions, Pace, Reliability, Session
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 
@@ -83,32 +75,30 @@ class End:
         self.epoch = epoch
         self.events: list[Event] = []
         self.received: dict[str, list[Message]] = {}
-        self.senders: dict[str, Sender] = {}
+        self.senders: dict[str, FlowSender] = {}
         self.arriving: list[tuple[int, int, bytes, bytes]] = []  # a heap: when, order of sending, topic, frame
-        self.calls = CallbackQueue(self.events.append)
         self.outlet = Outlet(self.put_on_path)
         self.session = Session(
             node=node,
             epoch=epoch,
             limits=Limits(window, 2**20, 2**24),
             path=self.outlet,
-            calls=self.calls,
-            call_next=self.call_next,
-            report=self.events.append,
             mono_ns=pair.now,
         )
         self.next_hello = self.next_tick = pair.now
 
     def sender(
         self, flow: str, reliability: Reliability = "repair", retention: int = RETENTION, pace: Pace = "fastest"
-    ) -> Sender:
-        budget = InFlightBudget(IN_FLIGHT_OCTETS)
-        core = SendFlow(flow, 2**24, retention, budget, repair=reliability == "repair", pace=pace)
-        sender = self.senders[flow] = sender_on(self.outlet, core, self.epoch)
-        sender._endpoint._link.peer_manager = self.session.peer_manager
-        self.session.add_sender(sender._endpoint)
+    ) -> FlowSender:
+        options = FlowOptions(reliability, pace=pace)
+        core = SendFlow(flow, 2**24, retention, InFlightBudget(IN_FLIGHT_OCTETS), options, epoch=self.epoch)
+        adopt(self.session, core)
+        sender = self.senders[flow] = FlowSender(self.session, core, self._transmit, lambda: self.pair.now)
         self.say_hello()
         return sender
+
+    def _transmit(self, topic: bytes, frame: bytes) -> None:
+        self.outlet.send(topic, frame)  # which a test may replace
 
     def receive(self, flow: str) -> list[Message]:
         """Subscribe; what arrives is in the list that this returns."""
@@ -117,11 +107,6 @@ class End:
         got = self.received.setdefault(flow, [])
         receive_flow.handler = got.append
         return got
-
-    def call_next(self, receive_flow: ReceiveFlow) -> None:
-        taken = receive_flow.next_message()
-        if taken is not None and receive_flow.handler is not None:
-            receive_flow.handler(taken[0])
 
     @property
     def is_up(self) -> bool:
@@ -134,13 +119,13 @@ class End:
         self.pair.transmit(self, topic, frame)
 
     def say_hello(self) -> None:
-        self.put_on_path(*self.session.peer_manager.hello(self.pair.now, self.pair.now))
+        self.put_on_path(*self.session.hello(self.pair.now, self.pair.now))
 
     def step(self, now: int) -> None:
         """What a link's threads do in the course of a millisecond."""
         while self.arriving and self.arriving[0][0] <= now:
             _, _, topic, frame = heapq.heappop(self.arriving)
-            self.session.receive_frame(topic, frame, now, now)
+            self.session.receive(topic, frame, now, now)
             self.send_due()
         if now >= self.next_tick:
             self.next_tick = now + TICK_NS
@@ -149,18 +134,16 @@ class End:
         if now >= self.next_hello:
             self.next_hello = now + (HELLO_INTERVAL_NS if self.is_up else SEARCH_INTERVAL_NS)
             self.say_hello()
-            for sender in self.senders.values():
-                sender._endpoint.on_tick()
+            self.session.on_flow_tick(now, now)
         for sender in self.senders.values():
-            sender._endpoint.transmitter.transmit(lambda: False)
+            sender.transmit()
 
     def send_due(self) -> None:
-        for topic, frame in self.session.frames_to_send(self.pair.now):
+        for topic, frame in self.session.frames_to_send(self.pair.now, self.pair.now):
             self.put_on_path(topic, frame)
-        if self.session.peer_manager.hello_due:
-            self.say_hello()
-        while self.calls.pending:
-            self.calls.run()
+        deliver(self.session)
+        self.events += self.session.events
+        self.session.events.clear()
 
 
 @dataclass
@@ -226,12 +209,9 @@ class Pair:
         return end
 
 
-def pair(monkeypatch: pytest.MonkeyPatch, seed: int = 1, **path: float) -> Pair:
+def pair(seed: int = 1, **path: float) -> Pair:
     """Two ends that are up, over a path with these properties."""
     made = Pair(Path(Random(seed)))
-    for module in (sender_module, flow_endpoint, transmitter):
-        for clock in ("_monotonic_ns", "_time_ns"):
-            monkeypatch.setattr(module, clock, lambda: made.now, raising=False)
     made.run_until(lambda: made.near.is_up and made.far.is_up)
     for name, value in path.items():
         setattr(made.path, name, value)

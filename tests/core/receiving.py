@@ -5,6 +5,7 @@ from collections.abc import Callable
 from twinlink.events import Event
 from twinlink.protocol.frames import Kind, frame, parse_ack, parse_ack_range
 from twinlink.protocol.limits import Limits
+from twinlink.protocol.session import ACKS, QUEUED, Session
 from twinlink.runtime.driver import SessionDriver
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
@@ -51,6 +52,20 @@ class Kept(Transport):
                 found.append((acked_epoch, consumed, list(row)))
         assert all(acked_epoch == THEIRS for acked_epoch, _, _ in found)
         return [(consumed, sequences) for _, consumed, sequences in found]
+
+
+def deliver(session: Session) -> None:
+    """Call the application's functions, as `CallbackQueue` does."""
+    while session.deliveries:
+        function, arguments, flow, kind = session.deliveries[0]
+        for argument in arguments:
+            if kind != QUEUED:
+                function(argument)
+            elif (taken := function.next_message()) is not None:
+                function.handler(taken[0])
+        session.deliveries.popleft()
+        if kind == ACKS:
+            session.on_acks_reported(flow, len(arguments))
 
 
 def driver_on(

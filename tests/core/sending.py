@@ -1,17 +1,16 @@
 """A sender's core, fed by hand."""
 
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
+from twinlink import SendTimeout
 from twinlink.protocol.fragmentation import FragmentReassembler
 from twinlink.protocol.frames import AbandonReason, Kind, frame, parse
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
-from twinlink.runtime.flow_endpoint import FlowEndpoint
-from twinlink.runtime.sender import Sender
-from twinlink.transports import Transport
+from twinlink.protocol.session import Sent, Session
 
 WINDOW = 300_000
 RETENTION = 2 * WINDOW
@@ -64,18 +63,51 @@ def assert_is_one_frame(kind: Kind, what: Any) -> None:
         assert sum(map(len, what)) <= BUNDLE_OCTETS
 
 
-def sender_on(transport: Transport, core: SendFlow, epoch: int) -> Sender:
-    """A sender whose link has no threads: no thread waits, and the queue leaves by `Transmitter.transmit`."""
-    link: Any = SimpleNamespace(
-        epoch=epoch,
-        max_payload=2**16,
-        endpoint="way",
-        closing=False,
-        send_timeout=0.0,
-        peer_manager=SimpleNamespace(up_names=list, alone=False, read_positions=lambda *_: {}),
-        closed=lambda: False,
-        in_callback=lambda: False,
-        wait=lambda *_: None,
-        wake_transmit=lambda: None,
-    )
-    return Sender(link, transport, FlowEndpoint(link, transport, core, "normal"))
+def adopt(session: Session, core: SendFlow) -> SendFlow:
+    """Have the session send on a flow that a test has made, with limits of its own."""
+    session.send_flows.add(core)
+    session.hello_due = True
+    return core
+
+
+class FlowSender:
+    """What a `twinlink.Sender` and the transmit thread do with a flow, without threads."""
+
+    def __init__(
+        self, session: Session, core: SendFlow, transmit: Callable[[bytes, bytes], None], now: Callable[[], int]
+    ) -> None:
+        """``now()``: monotonic and Unix time in one."""
+        self.core = core
+        self._session = session
+        self._topic = f"traffic/{core.flow}".encode()
+        self._transmit = transmit
+        self._now = now
+
+    def send(self, payload: bytes) -> int:
+        sequence, now = self.core.next_sequence, self._now()
+        octets = frame(Kind.DATA, self._session.epoch, sequence, now, payload)
+        sent = self._session.send(self.core, octets, len(payload), now)
+        if sent is Sent.FULL and self.fits(len(payload)):
+            sent = self._session.send(self.core, octets, len(payload), now)
+        if sent is Sent.FULL:
+            raise SendTimeout(f"{self.core.flow} is full")
+        if sent is Sent.TRANSMIT:
+            self._transmit(self._topic, octets)
+        elif sent is Sent.TRANSMIT_BUNDLE:
+            self.transmit_bundle()
+        return sequence
+
+    def fits(self, size: int) -> bool:
+        return self._session.fits(self.core, size, self._now())
+
+    def transmit_bundle(self) -> None:
+        if (octets := self._session.next_frame(self.core, self._now(), may_block=False)) is not None:
+            self._transmit(self._topic, octets)
+
+    def transmit(self) -> None:
+        """The queue, as far as it may go."""
+        while (octets := self._session.next_frame(self.core, self._now(), may_block=True)) is not None:
+            self._transmit(self._topic, octets)
+
+    def stats(self) -> dict[str, Any]:
+        return self.core.stats()

@@ -2,14 +2,21 @@
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from tests.core.interrupting import interrupted
 from twinlink.events import Event, PeerDown, PeerUp
 from twinlink.runtime import callbacks, receiver
-from twinlink.runtime.callbacks import RUN_S, CallbackQueue
+from twinlink.runtime.callbacks import RUN_S, CallbackQueue, Driver
+
+
+def queue_of_calls() -> CallbackQueue:
+    return CallbackQueue(deque(), cast(Driver, None))  # only messages are delivered
+
 
 COUNT = 10
 
@@ -21,7 +28,7 @@ def _slow(made: list[int], number: int) -> None:
 
 def test_what_there_is_no_time_for_is_called_later_and_before_what_is_due_already() -> None:
     made: list[int] = []
-    due = CallbackQueue(lambda _: None)
+    due = queue_of_calls()
 
     def handler(number: int) -> None:
         if number == 0:  # it waits, and something arrives meanwhile
@@ -45,7 +52,7 @@ def test_wherever_ctrl_c_comes_nothing_is_called_twice_and_the_interrupted_call_
     monkeypatch.setattr(callbacks, "RUN_S", 0.0)  # there is time for one call
     for moment in itertools.count(1):
         made: list[int] = []
-        due = CallbackQueue(lambda _: None)
+        due = queue_of_calls()
         due.enqueue(made.append, range(COUNT), "flow")
         if not interrupted(moment, due.run, callbacks.__file__):
             break
@@ -67,7 +74,7 @@ class Unused:
 
 def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
     for moment in itertools.count(1):
-        due, got = CallbackQueue(lambda _: None), list[Event]()
+        due, got = queue_of_calls(), list[Event]()
         stream = receiver.EventStream()
         stream._attach(Unused(), due)
         stream._set_handler(got.append)

@@ -14,7 +14,7 @@ import pytest
 import twinlink
 from tests.core.interrupting import interrupted
 from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
-from tests.core.sending import sender_on
+from tests.core.sending import FlowSender, adopt
 from twinlink.events import Event, Gap, Lost, Unclaimed
 from twinlink.process.signals import DeferSignals, defer_signals
 from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame
@@ -137,9 +137,8 @@ def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Call
     for moment in itertools.count(1):
         transport, reported = Kept(), list[Event]()
         driver = driver_on(transport, "ours", OURS, 2**20, 2**16, reported.append)
-        core = SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000))
-        sender = sender_on(transport, core, OURS)
-        driver.add_sender(sender._endpoint)
+        core = adopt(driver.session, SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000), epoch=OURS))
+        sender = FlowSender(driver.session, core, transport.send, time.monotonic_ns)
         _hello(driver, THEIRS)
         for _ in range(6):
             sender.send(bytes(100))
@@ -199,12 +198,11 @@ def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
         driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
-        sender = sender_on(Kept(), SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000)), OURS)
-        driver.add_sender(sender._endpoint)
+        core = adopt(driver.session, SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000)))
         for first in range(0, 100, 10):
-            sender._endpoint.losses.add(first, first + 5, "it was lost")
-        came = interrupted(moment, driver.session.peer_manager.report_losses, *LIBRARY)
-        driver.session.peer_manager.report_losses()
+            core.losses.add(first, first + 5, "it was lost")
+        came = interrupted(moment, driver.report_losses, *LIBRARY)
+        driver.report_losses()
         assert [event.first for event in reported if isinstance(event, Lost)] == list(range(0, 100, 10))
         if not came:
             break

@@ -39,8 +39,8 @@ def octets_sent(made: Pair, ns: int) -> int:
     return octets
 
 
-def test_a_peer_that_requests_all_again_and_again_gets_little_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_a_peer_that_requests_all_again_and_again_gets_little_of_it() -> None:
+    made = pair()
     made.far.receive("flow")
     made.tampering[made.far.epoch] = mute(b"ack/")
     sender = made.near.sender("flow")
@@ -50,15 +50,15 @@ def test_a_peer_that_requests_all_again_and_again_gets_little_of_it(monkeypatch:
     octets = 0
     for _ in range(200):
         request = nak_body(made.near.epoch, 0, [(0, 1000)])
-        made.near.session.receive_frame(b"ack/flow", frame(Kind.NAK, made.far.epoch, 0, 1, request), made.now, made.now)
+        made.near.session.receive(b"ack/flow", frame(Kind.NAK, made.far.epoch, 0, 1, request), made.now, made.now)
         octets += octets_sent(made, 5 * MS)
     first_time, ticks = 1000 * (SIZE + 200), 1 + 1000 // 200
     assert first_time < octets < first_time + (ticks + 1) * (MAX_UNANSWERED_OCTETS + 2 * SIZE)
     assert octets < 200 * first_time // 100  # a hundredth of what was requested
 
 
-def test_a_peer_that_acknowledges_what_it_requested_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_a_peer_that_acknowledges_what_it_requested_gets_all_of_it() -> None:
+    made = pair()
     got = made.far.receive("flow")
     sender = made.near.sender("flow")
     made.path.cut = True
@@ -71,15 +71,15 @@ def test_a_peer_that_acknowledges_what_it_requested_gets_all_of_it(monkeypatch: 
     assert sender.stats()["lost"] == 0
 
 
-def test_announcements_that_jump_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_announcements_that_jump_do_not_fill_the_memory() -> None:
+    made = pair()
     made.near.receive("flow")
     for number in range(100):
         first = 1 + number * 4 * MAX_RANGES
         ranges = [(first + 4 * at, first + 4 * at + 1) for at in range(MAX_RANGES)]
         body = abandoned_body(AbandonReason.EVICTED, ranges)
         octets = frame(Kind.ABANDONED, made.far.epoch, first, 1, body)
-        made.near.session.receive_frame(FLOW, octets, made.now, made.now)
+        made.near.session.receive(FLOW, octets, made.now, made.now)
     stream = made.near.session.messages.flow("flow").streams[made.far.epoch]
     assert stream.reorder_buffer is not None
     assert MAX_MISSING_RANGES - MAX_RANGES <= len(stream.reorder_buffer.missing) <= MAX_MISSING_RANGES
@@ -88,19 +88,19 @@ def test_announcements_that_jump_do_not_fill_the_memory(monkeypatch: pytest.Monk
     assert first_event.limit == "ranges"  # type: ignore[attr-defined]
 
 
-def test_hellos_of_many_new_sessions_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_hellos_of_many_new_sessions_are_answered_together() -> None:
+    made = pair()
     made.run(100 * MS)  # the answers of these two to each other are past
     answers = 0
     for epoch in range(1000, 1500):
         hello = frame(Kind.HELLO, epoch, made.now, 1, Hello(f"node-{epoch}", {}, {}).encode())
-        made.near.session.receive_frame(HELLO_TOPIC, hello, made.now, made.now)
-        if made.near.session.peer_manager.hello_due:
+        made.near.session.receive(HELLO_TOPIC, hello, made.now, made.now)
+        if made.near.session.hello_due:
             answers += 1
-            _, answer = made.near.session.peer_manager.hello(made.now, made.now)
+            _, answer = made.near.session.hello(made.now, made.now)
     assert answers == 1
     made.run(150 * MS)
-    _, answer = made.near.session.peer_manager.hello(made.now, made.now)
+    _, answer = made.near.session.hello(made.now, made.now)
     assert len(Hello.decode(memoryview(answer)[32:]).heard) >= 500
 
 

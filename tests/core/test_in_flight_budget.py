@@ -15,6 +15,7 @@ from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS, InFlight
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
+from twinlink.protocol.session import FlowOptions
 
 FLOWS = 12
 LIMIT = 100_000
@@ -144,7 +145,7 @@ def test_what_is_given_up_leaves_room() -> None:
 def test_what_a_peer_that_cannot_ask_did_not_get_leaves_room(others: int) -> None:
     """A connection that is cut takes it with it, and is made anew before any peer counts as gone."""
     budget = InFlightBudget(LIMIT)
-    flow = SendFlow("flow", PLENTY, PLENTY, budget, repair=others > 0)
+    flow = SendFlow("flow", PLENTY, PLENTY, budget, FlowOptions("repair" if others else "detect"))
     flow.on_peer_up(1)
     for epoch in range(2, 2 + others):
         flow.on_peer_up(epoch, repairs=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.core.receiving import driver_on
-from tests.core.sending import sender_on
+from tests.core.sending import FlowSender, adopt
 from twinlink import SendTimeout
 from twinlink.events import Event, Gap
 from twinlink.message import Message
@@ -17,6 +17,7 @@ from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
+from twinlink.protocol.session import FlowOptions
 from twinlink.runtime.driver import SessionDriver
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
@@ -108,9 +109,10 @@ class LossyPath(RuleBasedStateMachine):
         fork = Fork(list(self.twins.values()))
         self.acks = met(fork, REAL_WORLD, TWINS, [])
         budget = InFlightBudget(self.transit)
-        self.core = SendFlow("flow", self.window, self.retention, budget, overflow=self.overflow)  # type: ignore[arg-type]
-        self.sender = sender_on(fork, self.core, REAL_WORLD)
-        self.acks.add_sender(self.sender._endpoint)
+        options = FlowOptions(overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = SendFlow("flow", self.window, self.retention, budget, options, epoch=REAL_WORLD)
+        session = self.acks.session
+        self.sender = FlowSender(session, adopt(session, self.core), fork.send, time.monotonic_ns)
         assert self.core.receivers.up == set(TWINS)
 
     def twin(self, epoch: int) -> Twin:
@@ -126,7 +128,7 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule()
     def hand_over(self) -> None:
-        self.sender._endpoint.transmitter.transmit(lambda: False)
+        self.sender.transmit()
 
     @rule(epoch=TWIN, count=SOME, at_once=st.booleans())
     def arrive(self, epoch: int, count: int, at_once: bool) -> None:
@@ -156,16 +158,16 @@ class LossyPath(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        self.sender._endpoint.on_tick()
+        self.core.on_tick(time.monotonic_ns())
 
     @rule(epoch=TWIN)
     def fall_silent_or_come_back(self, epoch: int) -> None:
         twin = self.twins[epoch]
         twin.up = not twin.up
         if twin.up:
-            self.sender._endpoint.on_peer_up(epoch, repairs=True)
+            self.core.on_peer_up(epoch, repairs=True)
         else:
-            self.sender._endpoint.on_peer_down(epoch, "silent", True, None)
+            self.core.on_peer_down(epoch, "silent", True, None)
 
     @rule(goes_on=st.booleans())
     def everything_gets_through(self, goes_on: bool) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from tests.core.test_lossy_path import TWIN, TWINS, LossyPath, Twin
-from twinlink.protocol.send.pace import Pace
+from twinlink.protocol.session import Pace
 
 SIZES = st.sampled_from([0, 1000, 9000, 60_000])
 LIMITS = st.sampled_from([50_000, 200_000, 1_000_000])
@@ -27,7 +27,7 @@ class SlowTwin(Twin):
             message, stream = taken
             self.deliver(message)
             if stream is not None:
-                self.driver.send_credit_update("flow", stream)
+                self.driver._send_credit_update("flow", stream)
             count -= 1
 
 

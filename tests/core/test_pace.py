@@ -3,9 +3,9 @@
 import pytest
 
 from tests.core.pair import MS, End, Pair, mute, pair
+from tests.core.sending import FlowSender
 from twinlink.events import Gap, LimitExceeded, Lost, PeerCaughtUp, PeerSlow
 from twinlink.message import Message
-from twinlink.runtime.sender import Sender
 
 SIZE = 2000
 WINDOW = 2**20
@@ -45,15 +45,15 @@ def lost(end: End, node: str) -> set[int]:
     return {number for event in events for number in range(event.first, event.end)}  # type: ignore[attr-defined]
 
 
-def crowd(monkeypatch: pytest.MonkeyPatch, slow: int, loss: float = 0.0) -> tuple[Pair, list[Reader]]:
+def crowd(slow: int, loss: float = 0.0) -> tuple[Pair, list[Reader]]:
     """Two quick readers and some slow ones, all hearing the first end."""
-    made = pair(monkeypatch, loss=loss)
+    made = pair(loss=loss)
     readers = [Reader(made.far, 1), Reader(made.add("quick"), 1)]
     readers += [Reader(made.add(f"slow-{number}", WINDOW), SLOW_MS + 10 * number) for number in range(slow)]
     return made, readers
 
 
-def stream(made: Pair, sender: Sender, readers: list[Reader], count: int = COUNT) -> dict[int, int]:
+def stream(made: Pair, sender: FlowSender, readers: list[Reader], count: int = COUNT) -> dict[int, int]:
     """A message a millisecond; returns when each was sent."""
     sent = {}
     for number in range(count):
@@ -72,8 +72,8 @@ def drain(made: Pair, readers: list[Reader], at_most_ms: int = 300_000) -> None:
         number += 1
         for reader in readers:
             reader.step(number * 10)
-        senders = [sender._endpoint for end in made.ends for sender in end.senders.values()]
-        settled = all(one.is_settled and not one.core.unconfirmed.open for one in senders)
+        senders = [sender.core for end in made.ends for sender in end.senders.values()]
+        settled = all(one.is_settled and not one.unconfirmed.open for one in senders)
         if number % 500 == 0 and settled and not any(reader.flow.queue for reader in readers):
             return
     raise AssertionError("something is left")
@@ -81,8 +81,8 @@ def drain(made: Pair, readers: list[Reader], at_most_ms: int = 300_000) -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 @pytest.mark.parametrize("slow", [1, 2])
-def test_a_slow_peer_costs_the_quick_ones_nothing(monkeypatch: pytest.MonkeyPatch, slow: int, loss: float) -> None:
-    made, readers = crowd(monkeypatch, slow, loss)
+def test_a_slow_peer_costs_the_quick_ones_nothing(slow: int, loss: float) -> None:
+    made, readers = crowd(slow, loss)
     quick, slow_ones = readers[:2], readers[2:]
     sender = made.near.sender("flow", retention=4 * WINDOW)
     sent = stream(made, sender, readers)
@@ -111,8 +111,8 @@ def test_a_slow_peer_costs_the_quick_ones_nothing(monkeypatch: pytest.MonkeyPatc
     assert {event.node for event in made.near.told(PeerCaughtUp)} >= set(named)  # type: ignore[attr-defined]
 
 
-def test_a_slow_peer_that_stays_within_what_is_kept_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, readers = crowd(monkeypatch, 1, 0.02)
+def test_a_slow_peer_that_stays_within_what_is_kept_loses_nothing() -> None:
+    made, readers = crowd(1, 0.02)
     sender = made.near.sender("flow")
     stream(made, sender, readers, COUNT // 2)
     drain(made, readers)
@@ -121,12 +121,12 @@ def test_a_slow_peer_that_stays_within_what_is_kept_loses_nothing(monkeypatch: p
     assert sender.stats()["acknowledged"] == COUNT // 2
 
 
-def test_with_pace_slowest_every_peer_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, readers = crowd(monkeypatch, 1)
+def test_with_pace_slowest_every_peer_gets_everything() -> None:
+    made, readers = crowd(1)
     sender = made.near.sender("flow", retention=2 * WINDOW, pace="slowest")
     number = sent = 0
     while sent < COUNT // 2:
-        if sender._fits(SIZE):
+        if sender.fits(SIZE):
             sender.send(bytes(SIZE))
             sent += 1
         made.run(MS)
@@ -139,10 +139,8 @@ def test_with_pace_slowest_every_peer_gets_everything(monkeypatch: pytest.Monkey
     assert not any(end.told(Gap) for end in made.ends)
 
 
-def test_a_peer_with_a_small_window_gets_everything_from_a_sender_with_a_large_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = pair(monkeypatch)
+def test_a_peer_with_a_small_window_gets_everything_from_a_sender_with_a_large_one() -> None:
+    made = pair()
     reader = Reader(made.add("small", WINDOW), 5)
     made.ends.remove(made.far)
     sender = made.near.sender("flow")
@@ -153,8 +151,8 @@ def test_a_peer_with_a_small_window_gets_everything_from_a_sender_with_a_large_o
     assert {event.limit for event in reader.end.told(LimitExceeded)} == {"window"}  # type: ignore[attr-defined]
 
 
-def test_a_peer_that_says_hello_and_acknowledges_nothing_is_a_slow_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, readers = crowd(monkeypatch, 0)
+def test_a_peer_that_says_hello_and_acknowledges_nothing_is_a_slow_peer() -> None:
+    made, readers = crowd(0)
     silent = made.add("mute")
     made.tampering[silent.epoch] = mute(b"ack/")
     sender = made.near.sender("flow", retention=4 * WINDOW)

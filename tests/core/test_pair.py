@@ -3,23 +3,23 @@
 import pytest
 
 from tests.core.pair import MS, Pair, mute, pair
+from tests.core.sending import FlowSender
 from twinlink.events import Duplicate, Gap, Lost, PeerDown, PeerUp, Reordered, Restarted
 from twinlink.protocol.liveness import PEER_TIMEOUT_NS, TICK_NS
-from twinlink.runtime.sender import Sender
 
 COUNT = 400
 SIZES = (0, 100, 5000, 60_000, 200_000)
 
 
-def stream(made: Pair, sender: Sender, count: int = COUNT) -> None:
+def stream(made: Pair, sender: FlowSender, count: int = COUNT) -> None:
     """A message a millisecond, of sizes in turn."""
     for number in range(count):
         sender.send(number.to_bytes(8) + bytes(SIZES[number % len(SIZES)]))
         made.run(MS)
 
 
-def settle(made: Pair, sender: Sender) -> None:
-    made.run_until(lambda: sender._endpoint.is_settled and not sender._endpoint.has_pending)
+def settle(made: Pair, sender: FlowSender) -> None:
+    made.run_until(lambda: sender.core.is_settled and not sender.core.has_pending)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -35,10 +35,8 @@ def settle(made: Pair, sender: Sender) -> None:
     ],
     ids=lambda path: " ".join(f"{name} {value:g}" for name, value in path.items()) or "clean",
 )
-def test_everything_arrives_in_order_and_once(
-    monkeypatch: pytest.MonkeyPatch, path: dict[str, float], seed: int
-) -> None:
-    made = pair(monkeypatch, seed, **path)
+def test_everything_arrives_in_order_and_once(path: dict[str, float], seed: int) -> None:
+    made = pair(seed, **path)
     got, sender = made.far.receive("flow"), made.near.sender("flow")
     stream(made, sender)
     settle(made, sender)
@@ -52,10 +50,8 @@ def test_everything_arrives_in_order_and_once(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_without_retransmission_every_loss_is_a_gap_and_every_message_is_accounted_for(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    made = pair(monkeypatch, seed, loss=0.1, jitter_ns=3 * MS, duplication=0.1)
+def test_without_retransmission_every_loss_is_a_gap_and_every_message_is_accounted_for(seed: int) -> None:
+    made = pair(seed, loss=0.1, jitter_ns=3 * MS, duplication=0.1)
     got, sender = made.far.receive("flow"), made.near.sender("flow", "detect")
     for number in range(COUNT):
         sender.send(number.to_bytes(8))
@@ -74,10 +70,8 @@ def test_without_retransmission_every_loss_is_a_gap_and_every_message_is_account
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_without_retransmission_what_counts_as_lost_after_partitions_is_what_the_receiver_lacks(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    made = pair(monkeypatch, seed, loss=0.02)
+def test_without_retransmission_what_counts_as_lost_after_partitions_is_what_the_receiver_lacks(seed: int) -> None:
+    made = pair(seed, loss=0.02)
     got, sender = made.far.receive("flow"), made.near.sender("flow", "detect")
     made.run(500 * MS)
     for number in range(10 * COUNT):
@@ -94,8 +88,8 @@ def test_without_retransmission_what_counts_as_lost_after_partitions_is_what_the
 
 
 @pytest.mark.parametrize("ms", [200, 1000, 5000, 30_000])
-def test_a_partition_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch, ms: int) -> None:
-    made = pair(monkeypatch)
+def test_a_partition_costs_nothing_but_time(ms: int) -> None:
+    made = pair()
     got, sender = made.far.receive("flow"), made.near.sender("flow")
     stream(made, sender, 20)
     made.path.cut = True
@@ -115,8 +109,8 @@ def test_a_partition_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch, ms:
     assert not made.near.told(Lost)
 
 
-def test_a_cut_of_one_direction_is_noticed_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_a_cut_of_one_direction_is_noticed_by_both() -> None:
+    made = pair()
     near, transmit = made.near, made.transmit
     made.transmit = lambda end, topic, frame: None if end is near else transmit(end, topic, frame)  # type: ignore[method-assign]
     made.run(2000 * MS)
@@ -124,10 +118,8 @@ def test_a_cut_of_one_direction_is_noticed_by_both(monkeypatch: pytest.MonkeyPat
     assert [event.reason for event in near.told(PeerDown)] == ["deaf"]  # type: ignore[attr-defined]
 
 
-def test_a_restart_loses_what_the_dead_session_had_not_acknowledged_and_names_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = pair(monkeypatch)
+def test_a_restart_loses_what_the_dead_session_had_not_acknowledged_and_names_it() -> None:
+    made = pair()
     got, sender = made.far.receive("flow"), made.near.sender("flow")
     stream(made, sender, 50)
     settle(made, sender)
@@ -150,8 +142,8 @@ def test_a_restart_loses_what_the_dead_session_had_not_acknowledged_and_names_it
     assert not far.told(Gap)
 
 
-def test_both_directions_at_once_over_a_bad_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch, loss=0.15, jitter_ns=10 * MS)
+def test_both_directions_at_once_over_a_bad_path() -> None:
+    made = pair(loss=0.15, jitter_ns=10 * MS)
     there, back = made.far.receive("there"), made.near.receive("back")
     out, home = made.near.sender("there"), made.far.sender("back")
     for number in range(COUNT):
@@ -164,8 +156,8 @@ def test_both_directions_at_once_over_a_bad_path(monkeypatch: pytest.MonkeyPatch
         assert [message.sequence for message in got] == list(range(COUNT))
 
 
-def test_a_node_whose_name_is_taken_comes_back_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_a_node_whose_name_is_taken_comes_back_and_goes_on() -> None:
+    made = pair()
     true, got, sender = made.far, made.near.receive("flow"), made.far.sender("flow")
     stream(made, sender, 20)
     made.add("far")
@@ -186,7 +178,7 @@ def test_a_node_whose_name_is_taken_comes_back_and_goes_on(monkeypatch: pytest.M
 def test_a_backlog_of_long_messages_is_repaired_as_fast_as_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them than a peer that acknowledges nothing may request at once."""
     monkeypatch.setattr("tests.core.pair.IN_FLIGHT_OCTETS", 2**23)
-    made = pair(monkeypatch)
+    made = pair()
     got, sender = made.far.receive("f"), made.near.sender("f")
     made.path.cut = True
     for _ in range(100):

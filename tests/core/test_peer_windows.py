@@ -8,6 +8,7 @@ from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.flow_control import SLACK_OCTETS
 from twinlink.protocol.send.peer_windows import GROWTH
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
+from twinlink.protocol.session import FlowOptions
 
 SIZE = 10_000
 MOST = 1000 * SIZE  # the sender's window; the peer's holds 100 messages
@@ -16,7 +17,7 @@ IN_BUNDLE = BUNDLE_OCTETS // SIZE  # messages that count together
 
 @pytest.fixture
 def core() -> SendFlow:
-    made = SendFlow("flow", MOST, 2**30, InFlightBudget(200 * SIZE), pace="slowest")
+    made = SendFlow("flow", MOST, 2**30, InFlightBudget(200 * SIZE), FlowOptions(pace="slowest"))
     made.on_peer_up(1, repairs=True)
     for _ in range(600):
         send(made, SIZE)

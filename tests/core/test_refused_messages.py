@@ -5,7 +5,7 @@ import pytest
 from tests.core.sending import acknowledge, send, taken
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
-from twinlink.protocol.send.pace import Pace
+from twinlink.protocol.session import FlowOptions, Pace
 
 PLENTY = 2**30
 LIMIT = 400_000
@@ -19,7 +19,7 @@ def test_what_is_requested_leaves_though_what_was_refused_takes_all_the_room(
     size: int, count: int, pace: Pace, waiting: int
 ) -> None:
     budget = InFlightBudget(LIMIT)
-    core = SendFlow("flow", PLENTY, PLENTY, budget, pace=pace)
+    core = SendFlow("flow", PLENTY, PLENTY, budget, FlowOptions(pace=pace))
     core.on_peer_up(1, repairs=True)
     if pace == "slowest":
         core.on_peer_up(2, repairs=True)

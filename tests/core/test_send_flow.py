@@ -9,9 +9,9 @@ from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.flow_control import MAX_UNCONSUMED
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
-from twinlink.protocol.send.overflow import Overflow
 from twinlink.protocol.send.queue import BULK_MESSAGES
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
+from twinlink.protocol.session import FlowOptions, Overflow
 
 
 def test_a_window_full_of_tiny_messages_is_bounded() -> None:
@@ -106,7 +106,7 @@ def test_a_late_peer_owes_nothing_for_what_was_sent_before(core: SendFlow) -> No
 
 
 def test_what_a_peer_skipped_is_lost_where_it_cannot_ask(core: SendFlow) -> None:
-    core = SendFlow("flow", WINDOW, 2**26, InFlightBudget(2**21), repair=False)
+    core = SendFlow("flow", WINDOW, 2**26, InFlightBudget(2**21), FlowOptions("detect"))
     core.on_peer_up(1)
     core.on_peer_up(2)
     for _ in range(3):
@@ -248,7 +248,9 @@ def test_nothing_that_somebody_up_still_owes_makes_room() -> None:
 
 @pytest.mark.parametrize(("overflow", "left"), [("latest", [11]), ("drop-oldest", [7, 8, 9, 10, 11])])
 def test_what_is_left_of_a_full_flow_is_handed_over(overflow: Overflow, left: list[int]) -> None:
-    core = SendFlow("flow", WINDOW, 6 * (FULL + ENTRY_OVERHEAD_OCTETS), InFlightBudget(TRANSIT), overflow=overflow)
+    core = SendFlow(
+        "flow", WINDOW, 6 * (FULL + ENTRY_OVERHEAD_OCTETS), InFlightBudget(TRANSIT), FlowOptions(overflow=overflow)
+    )
     core.on_peer_up(1, repairs=True)
     for _ in range(12):
         send(core, FULL)
@@ -423,7 +425,7 @@ def test_who_comes_does_not_owe_what_is_longer_than_it_takes(core: SendFlow) -> 
 
 
 def test_the_window_of_who_was_away_holds_what_it_has_not_read_yet() -> None:
-    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(2 * WINDOW), repair=False)
+    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(2 * WINDOW), FlowOptions("detect"))
     core.on_peer_up(1, repairs=True)
     send(core, WINDOW)
     acknowledge(core, 1, [0])

@@ -24,6 +24,7 @@ from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.flow_control import SLACK_OCTETS
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
+from twinlink.protocol.session import FlowOptions
 
 PEERS = st.integers(1, 3)
 ANY_PEERS = set(range(10))
@@ -36,7 +37,7 @@ class Sending(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(TRANSIT), overflow=self.overflow)  # type: ignore[arg-type]
+        self.core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(TRANSIT), FlowOptions(overflow=self.overflow))  # type: ignore[arg-type]
         self.up: set[int] = set()
         self.absent: set[int] = set()
         self.sizes: list[int] = []
@@ -378,7 +379,9 @@ def test_what_was_announced_because_another_peer_asked_is_not_taken_for_there() 
 
 def test_an_announcement_that_may_be_lost_is_made_up_for_when_the_link_ends() -> None:
     """The last of all was dropped: nothing else would show it."""
-    core = SendFlow("flow", WINDOW, 2 * (1000 + ENTRY_OVERHEAD_OCTETS), InFlightBudget(TRANSIT), overflow="drop-newest")
+    core = SendFlow(
+        "flow", WINDOW, 2 * (1000 + ENTRY_OVERHEAD_OCTETS), InFlightBudget(TRANSIT), FlowOptions(overflow="drop-newest")
+    )
     core.on_peer_up(1, repairs=True)
     for _ in range(3):
         send(core, 1000)

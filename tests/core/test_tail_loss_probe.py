@@ -6,6 +6,7 @@ from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.loss import NOT_ACKED
 from twinlink.protocol.send.tail_loss_probe import LOSS_TICKS
+from twinlink.protocol.session import FlowOptions
 
 
 def look_for_two_seconds(core: SendFlow) -> None:
@@ -16,7 +17,7 @@ def look_for_two_seconds(core: SendFlow) -> None:
 def test_what_is_not_acknowledged_where_nothing_is_repaired_makes_way_after_two_seconds_and_is_lost_after_four() -> (
     None
 ):
-    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(TRANSIT), repair=False)
+    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(TRANSIT), FlowOptions("detect"))
     for epoch in (1, 2):
         core.on_peer_up(epoch, repairs=True)
     for _ in range(4):
@@ -54,7 +55,7 @@ def test_who_is_back_and_says_as_much_as_an_ask_can_hold_has_said_what_it_misses
 
 
 def test_who_cannot_ask_is_told_where_a_flow_at_rest_ends() -> None:
-    core = SendFlow("flow", WINDOW, 2**26, InFlightBudget(2**21), repair=False)
+    core = SendFlow("flow", WINDOW, 2**26, InFlightBudget(2**21), FlowOptions("detect"))
     core.on_peer_up(1, repairs=True)
 
     def looked() -> list[int | tuple[AbandonReason, list[tuple[int, int]]]]:
@@ -91,7 +92,7 @@ def test_who_consumes_nothing_is_asked_what_it_waits_for_though_the_flow_goes_on
 
 
 def test_a_flow_that_repairs_nothing_goes_on_though_what_was_lost_fills_the_window() -> None:
-    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(2 * WINDOW), repair=False)
+    core = SendFlow("flow", WINDOW, RETENTION, InFlightBudget(2 * WINDOW), FlowOptions("detect"))
     core.on_peer_up(1, repairs=True)
     send(core, WINDOW)  # it is lost
     while send(core, WINDOW // 8):

@@ -36,7 +36,7 @@ from typing import Any, cast
 import twinlink
 from tests.faults.ledger import Writer, digest
 from twinlink.protocol.rangeset import RangeSet
-from twinlink.protocol.send.endpoint import Priority
+from twinlink.protocol.session import Priority
 
 POOL_OCTETS = 2 * 1024 * 1024
 RETENTION_OCTETS = 64 * 1024 * 1024

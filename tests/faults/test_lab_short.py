@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from twinlink.protocol.send.endpoint import Priority
+from twinlink.protocol.session import Priority
 from twinlink.testing import base
 
 from . import faults

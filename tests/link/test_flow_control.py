@@ -13,7 +13,7 @@ import pytest
 
 import twinlink
 from twinlink.protocol.send.flow_control import MAX_UNREPORTED_ACKS
-from twinlink.runtime.heartbeat_thread import REST_TICKS
+from twinlink.protocol.send.flows import REST_TICKS
 from twinlink.testing.base import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 
@@ -221,21 +221,20 @@ def test_a_flow_at_rest_is_passed_over_until_something_is_sent(taken: bool, monk
         sender = rw.sender("flow")
         sender.send(b"x")
         sender.flush(patience())
-        flow = sender._endpoint.core
+        flow = sender._flow
         original = flow.on_tick
 
-        def counted(*arguments: Any) -> bool:
-            at_rest = original(*arguments)
-            ticks["at rest" if at_rest else "awaits"] += 1
-            return at_rest
+        def counted(*arguments: Any) -> None:
+            original(*arguments)
+            ticks["at rest" if flow.rests else "awaits"] += 1
 
         monkeypatch.setattr(flow, "on_tick", counted)
         wait_until(lambda: ticks["at rest"] > 0)
         before = ticks.total()
         for _ in range(2 * REST_TICKS):
-            rw._heartbeat_thread._tick()
+            rw._driver.on_flow_tick()
         assert ticks.total() - before <= 4
         before = ticks.total()
         sender.send(b"y")
-        rw._heartbeat_thread._tick()
+        rw._driver.on_flow_tick()
         assert ticks.total() > before

@@ -10,7 +10,7 @@ import zmq
 
 import twinlink
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
-from twinlink.protocol.send.endpoint import Reliability
+from twinlink.protocol.session import Reliability
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer
 from twinlink.transport_options import TransportName
@@ -106,7 +106,7 @@ def test_who_joins_owes_an_ack_for_what_waits_to_leave(
         with twinlink.open(transport, connect=endpoint, node="late") as late:
             late.receiver("flow")
             wait_until(lambda: "late" in listener.peers())
-            owed = {epoch for _, owed_by, _ in sender._core.unacked.entries.values() for epoch in owed_by}
+            owed = {epoch for _, owed_by, _ in sender._flow.unacked.entries.values() for epoch in owed_by}
             assert owed == {slow.epoch, late.epoch}
             for link in (slow, late):
                 link.receiver("flow", handler=lambda message: None)

@@ -90,7 +90,7 @@ def test_a_flow_that_is_left_unread_beside_one_that_is_read_is_no_mistake(caplog
             sending.sender(flow).send(b"1")
             sending.sender(flow).flush(patience())
         assert spectrum.receive(patience()) is not None
-        unread = unread_flows.UnreadFlows(receiving._session.messages.flows)
+        unread = unread_flows.UnreadFlows(receiving._session.receiving)
         for look in range(2 * unread_flows.PATIENCE_LOOKS):
             unread.on_tick((look + 1) * unread_flows.LOOK_NS, "twin-1")
         assert caplog.text == ""

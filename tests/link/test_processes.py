@@ -389,8 +389,9 @@ def test_a_child_forked_in_the_midst_of_a_send_is_told_so_and_sends_nothing() ->
         sender = link.sender("flow")
         link._transport.send = lambda topic, frame: None  # type: ignore[method-assign]  # so that something is left
         sender.send(b"")
-        sender._queue.has_pending = True
-        with sender._endpoint.order_lock, sender._endpoint.state_lock, sender._endpoint.transmitter.transmit_lock:
+        sender._flow.queue.has_pending = True
+        transmitter = sender._transmitter
+        with transmitter.order_lock, link._driver.lock, transmitter.transmit_lock:
             child = os.fork()
             if child == 0:
                 handed_over: list[bytes] = []

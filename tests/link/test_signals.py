@@ -18,7 +18,7 @@ from twinlink.transport_options import TransportName
 
 LIBRARY = str(Path(twinlink.__file__).parent)
 
-FILES = ("sender.py", "transmitter.py", "flow_endpoint.py")
+FILES = ("sender.py", "transmitter.py", "driver.py")
 BURST = 400
 INTERRUPTS = 8
 CLOSES_WHILE_SENDING = """
@@ -49,9 +49,7 @@ class Interrupter:
         self.left = number
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "c_return" and frame.f_code.co_filename.endswith(
-            ("sender.py", "transmitter.py", "flow_endpoint.py")
-        ):
+        if event == "c_return" and frame.f_code.co_filename.endswith(("sender.py", "transmitter.py", "driver.py")):
             self.left -= argument.__name__ in {"acquire", "release"}
             if not self.left:
                 sys.setprofile(None)
@@ -123,7 +121,7 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
         near.wait_ready(patience())
         far.wait_ready(patience())
         sender = near.sender("there", overflow=overflow)
-        there, here, back, core = far.receiver("there"), near.receiver("here"), far.sender("here"), sender._core
+        there, here, back, core = far.receiver("there"), near.receiver("here"), far.sender("here"), sender._flow
         for number in itertools.count(1):
             ends = CallEnds(number)
             back.send(b"0")
@@ -148,7 +146,7 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
             assert not core.unacked.entries, ends.where
             assert not core.in_flight, ends.where
             assert core.in_flight.delivered == core.in_flight._transmitted, ends.where
-            assert near._peer_manager.budgets["normal"].in_flight == 0, ends.where
+            assert near._session.send_flows.budgets.of["normal"].in_flight == 0, ends.where
             assert core.unacked.octets == 0, ends.where
             while here.receive(0):
                 pass

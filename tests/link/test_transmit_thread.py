@@ -85,7 +85,9 @@ def test_what_is_missing_is_asked_behind_all_that_was_sent() -> None:
         connector._transport.send = send  # type: ignore[method-assign]
         sending = threads.submit(sender.send, b"x")
         assert held.wait(patience())
-        sender._endpoint.probe()
+        with connector._driver.lock:
+            sender._flow.probe()
+        connector._driver.wake_transmit()
         time.sleep(0.3)  # what must not happen gets time to
         goes_on.set()
         sending.result()
@@ -126,7 +128,7 @@ def test_bulk_leaves_room_for_control_whoever_sends_it(ours: bool) -> None:
         bulk = connector.sender("bulk")
         (connector if ours else listener).sender("control").send(b"")
         octets = connector._transport.whole_octets // 2  # without control it would go whole
-        wait_until(lambda: bulk._endpoint.in_flight.budget.unfragmented < octets, patience())
+        wait_until(lambda: bulk._flow.in_flight.budget.unfragmented < octets, patience())
         parts: list[int] = []
         hand_over = connector._transport.send
 

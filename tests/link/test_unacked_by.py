@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import twinlink
-from twinlink.protocol import peers
-from twinlink.protocol.send.endpoint import Reliability
+from twinlink.protocol.send import flows
+from twinlink.protocol.session import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 
@@ -84,15 +84,15 @@ def test_a_link_that_closes_tells_first_what_it_has_lost_in_however_many_ranges(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at_once = 20  # so few that handlers have the time for them, however busy the machine is
-    monkeypatch.setattr(peers, "LOSSES_AT_ONCE", at_once)
+    monkeypatch.setattr(flows, "LOSSES_AT_ONCE", at_once)
     told: list[twinlink.Lost] = []
     ranges = 5 * at_once
     with twinlink.open("memory", listen=free_endpoint()) as link:
         link.events(handler=lambda event: told.append(event) if isinstance(event, twinlink.Lost) else None)
         sender = link.sender("d")
-        with sender._endpoint.state_lock:  # as a thread that loses something holds it
+        with link._driver.lock:  # as a thread that loses something holds it
             for number in range(0, 2 * ranges, 2):
-                sender._endpoint.losses.add(number, number + 1, "dropped")
+                sender._flow.losses.add(number, number + 1, "dropped")
     assert [event.first for event in told] == list(range(0, 2 * ranges, 2))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import twinlink
 from twinlink.events import Gap, Lost, Unclaimed
-from twinlink.protocol.send.endpoint import Reliability
+from twinlink.protocol.session import Reliability
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
 

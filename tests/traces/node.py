@@ -4,23 +4,17 @@ import dataclasses
 import re
 from typing import Any
 
-import pytest
-
 from tests.core.pair import Outlet
-from tests.core.sending import sender_on
+from tests.core.receiving import deliver
+from tests.core.sending import FlowSender, adopt
 from tests.traces.frames import described
 from twinlink.events import Event
 from twinlink.message import Message
 from twinlink.protocol.limits import Limits
-from twinlink.protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS
-from twinlink.protocol.receive.flow import ReceiveFlow
+from twinlink.protocol.liveness import HELLO_INTERVAL_NS, TICK_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
-from twinlink.protocol.session import Session
-from twinlink.runtime import flow_endpoint, transmitter
-from twinlink.runtime import sender as sender_module
-from twinlink.runtime.callbacks import CallbackQueue
-from twinlink.runtime.sender import Sender
+from twinlink.protocol.session import FlowOptions, Session
 
 MS = 1_000_000
 START_NS = 10**15  # of both clocks
@@ -36,14 +30,13 @@ class Node:
         reported: events, described.
     """
 
-    def __init__(self, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         self.epoch = int(settings["epoch"], 16)
         self._settings = settings
         self._now_ns = START_NS
         self.transmitted: list[tuple[int, dict[str, Any]]] = []
         self.delivered: list[tuple[int, dict[str, Any]]] = []
         self.reported: list[tuple[int, dict[str, Any]]] = []
-        self._calls = CallbackQueue(self._report)
         self._outlet = Outlet(self._transmit)
         max_payload = int(settings.get("max_payload", 2**24))
         self._session = Session(
@@ -51,18 +44,11 @@ class Node:
             epoch=self.epoch,
             limits=Limits(int(settings.get("window", 2**27)), max_payload, max_payload + 32),
             path=self._outlet,
-            calls=self._calls,
-            call_next=self._call_next,
-            report=self._report,
             mono_ns=self._now_ns,
         )
-        self._senders: dict[str, Sender] = {}
-        self._taken_beside_ack = ""
+        self._senders: dict[str, FlowSender] = {}
         self._drained_ns = 0  # when the transport was last read to its end; 0: it always is
         self._last_hello_ns = self._last_flow_tick_ns = self._next_tick_ns = self._now_ns
-        for module in (sender_module, flow_endpoint, transmitter):
-            for clock in ("_monotonic_ns", "_time_ns"):
-                monkeypatch.setattr(module, clock, lambda: self._now_ns, raising=False)
 
     @property
     def now_ms(self) -> int:
@@ -77,7 +63,7 @@ class Node:
 
     def receive(self, topic: str, frame: bytes, more: bool) -> None:
         """A frame arrives; ``more``: others are close behind it."""
-        self._session.receive_frame(topic.encode(), frame, self._now_ns, self._now_ns, more)
+        self._session.receive(topic.encode(), frame, self._now_ns, self._now_ns, more)
         self._transmit_due()
 
     def send(self, flow: str, payload: bytes, settings: dict[str, Any]) -> None:
@@ -85,83 +71,68 @@ class Node:
         if flow not in self._senders:
             budget = InFlightBudget(int(settings.get("in_flight", 2**18)))
             retention, window = int(settings.get("retention", 2**26)), int(settings.get("window", 2**27))
-            repair = settings.get("reliability", "repair") == "repair"
-            core = SendFlow(flow, window, retention, budget, repair=repair)
-            sender = self._senders[flow] = sender_on(self._outlet, core, self.epoch)
-            sender._endpoint._link.peer_manager = self._session.peer_manager
-            sender._endpoint._link.max_payload = 2**24
-            self._session.add_sender(sender._endpoint)
+            options = FlowOptions(settings.get("reliability", "repair"))
+            core = adopt(self._session, SendFlow(flow, window, retention, budget, options, epoch=self.epoch))
+            self._session.hello_due = False
+            self._senders[flow] = FlowSender(self._session, core, self._transmit, lambda: self._now_ns)
         self._senders[flow].send(payload)
         self._transmit_due()
 
     def subscribe(self, flow: str) -> None:
         """The application takes what comes on a flow, at once."""
-        receive_flow = self._session.messages.flow(flow)
+        receive_flow = self._session.receive_flow(flow)
         receive_flow.subscribed = True
         receive_flow.handler = self._deliver
 
     def listen(self, flow: str) -> None:
         """The application has subscribed, and takes no message yet."""
-        self._session.messages.flow(flow).subscribed = True
+        self._session.receive_flow(flow).subscribed = True
 
     def backlog(self) -> None:
         """From now on the transport always holds more than has been read."""
         self._drained_ns = self._now_ns
 
-    def take_beside_ack(self, flow: str) -> None:
-        """A thread of the application takes the next message just when the next ack of its flow is to leave."""
-        self._taken_beside_ack = flow
-
     def take(self, flow: str) -> None:
         """The application takes the next message."""
-        receiver_flow = self._session.messages.flow(flow)
+        receiver_flow = self._session.receive_flow(flow)
         taken = receiver_flow.next_message()
         if taken is None:
             return
         message, stream = taken
         self._deliver(message)
         if stream is not None:
-            acks = self._session.messages.acks
-            self._transmit(f"ack/{flow}".encode(), acks.credit_update(stream, self._now_ns))
+            self._transmit(*self._session.credit_update(flow, stream, self._now_ns))
 
     def _on_time(self) -> None:
-        now, peer_manager = self._now_ns, self._session.peer_manager
+        now, session = self._now_ns, self._session
         if now >= self._next_tick_ns:
             self._next_tick_ns = now + TICK_NS
-            self._session.on_tick(now, now, self._drained_ns or now)
-        settled = peer_manager.up and not peer_manager.peers.any_suspect(now)
-        if now - self._last_hello_ns >= (HELLO_INTERVAL_NS if settled else SEARCH_INTERVAL_NS):
+            session.on_tick(now, now, self._drained_ns or now)
+        if now - self._last_hello_ns >= session.heartbeat_interval_ns(now):
             self._hello()
         if now - self._last_flow_tick_ns >= HELLO_INTERVAL_NS:
             self._last_flow_tick_ns = now
-            for sender in self._senders.values():
-                sender._endpoint.on_tick()
+            session.on_flow_tick(now, now)
         self._transmit_due()
 
     def _hello(self) -> None:
         self._last_hello_ns = self._now_ns
-        self._transmit(*self._session.peer_manager.hello(self._now_ns, self._now_ns))
+        self._transmit(*self._session.hello(self._now_ns, self._now_ns))
 
     def _transmit_due(self) -> None:
-        for topic, frame in self._session.frames_to_send(self._now_ns):
+        session = self._session
+        if session.hello_due:
+            self._last_hello_ns = self._now_ns
+        for topic, frame in session.frames_to_send(self._now_ns, self._now_ns):
             self._transmit(topic, frame)
-        if self._session.peer_manager.hello_due:
-            self._hello()
-        while self._calls.pending:
-            self._calls.run()
+        while session.events:
+            self._report(session.events.popleft())
+        deliver(session)
         for sender in self._senders.values():
-            sender._endpoint.transmitter.transmit(lambda: False)
+            sender.transmit()
 
     def _transmit(self, topic: bytes, frame: bytes) -> None:
-        if self._taken_beside_ack and topic == f"ack/{self._taken_beside_ack}".encode():
-            flow, self._taken_beside_ack = self._taken_beside_ack, ""
-            self.take(flow)
         self.transmitted += [(self.now_ms, one) for one in described(topic.decode(), frame)]
-
-    def _call_next(self, receive_flow: ReceiveFlow) -> None:
-        taken = receive_flow.next_message()
-        if taken is not None and receive_flow.handler is not None:
-            receive_flow.handler(taken[0])
 
     def _deliver(self, message: Message) -> None:
         delivered = {"flow": message.flow, "epoch": f"{message.epoch:016x}", "sequence": str(message.sequence)}

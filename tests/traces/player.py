@@ -20,7 +20,6 @@ class TracedNode(Protocol):
     def subscribe(self, flow: str) -> None: ...
     def listen(self, flow: str) -> None: ...
     def take(self, flow: str) -> None: ...
-    def take_beside_ack(self, flow: str) -> None: ...
     def backlog(self) -> None: ...
 
 
@@ -60,8 +59,6 @@ def _give(step: dict[str, Any], node: TracedNode) -> None:
         node.listen(step["listen"])
     elif "take" in step:
         node.take(step["take"])
-    elif "take_beside_ack" in step:
-        node.take_beside_ack(step["take_beside_ack"])
     elif "backlog" in step:
         node.backlog()
 

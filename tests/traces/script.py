@@ -36,10 +36,6 @@ class Trace:
         """The frame that was last received has others close behind it, so acks may wait for them."""
         self.steps[-1]["more"] = True
 
-    def take_beside_ack(self, flow: str) -> None:
-        """The application takes a message just when the next ack of its flow is to leave."""
-        self._step(take_beside_ack=flow)
-
     @property
     def now_ns(self) -> int:
         return START_NS + self.ms * MS

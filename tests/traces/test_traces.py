@@ -20,9 +20,9 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in TRACES.glob("*.json")))
-def test_the_node_keeps_the_rule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_node_keeps_the_rule(name: str) -> None:
     trace = json.loads((TRACES / name).read_text())
-    assert failures(trace, Node(trace["settings"], monkeypatch)) == []
+    assert failures(trace, Node(trace["settings"])) == []
 
 
 def test_the_files_are_what_the_rules_make() -> None:

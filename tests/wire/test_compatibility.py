@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.core.pair import MS, End, Pair, pair
 from tests.wire.test_vectors import TWINS
 from twinlink.events import Gap, Lost, Malformed, PeerDown
@@ -49,13 +47,13 @@ def assert_messages_pass(made: Pair, count: int = 200) -> None:
         assert not end.told(Gap)
 
 
-def test_a_running_link_takes_every_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_link_takes_every_vector() -> None:
     """What must be dropped is counted once, under the name that its vector gives; the peers do not notice."""
-    made = pair(monkeypatch)
+    made = pair()
     expected = []
     for twin in TWINS:
         description = json.loads(twin.read_text(encoding="utf-8"))
-        made.near.session.receive_frame(
+        made.near.session.receive(
             description["topic"].encode(), twin.with_suffix(".bin").read_bytes(), made.now, made.now
         )
         expected += [description["malformed"]] if "malformed" in description else []
@@ -63,7 +61,7 @@ def test_a_running_link_takes_every_vector(monkeypatch: pytest.MonkeyPatch) -> N
     assert_messages_pass(made)
 
 
-def test_a_newer_peer_with_kinds_and_members_that_this_version_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_peer_with_kinds_and_members_that_this_version_does_not_know() -> None:
     def newer(topic: bytes, octets: bytes) -> Frames:
         if check(octets) is Kind.HELLO:
             body = {**json.loads(octets[HEADER_OCTETS:]), "later": {"a": [1, None]}, "window": "a text", "node2": -1.5}
@@ -71,7 +69,7 @@ def test_a_newer_peer_with_kinds_and_members_that_this_version_does_not_know(mon
             octets = frame(Kind.HELLO, made.far.epoch, number, sent_ns, json.dumps(body).encode())
         return [(topic, as_kind(octets, LATER_KIND)), (topic, octets), (topic, as_kind(octets, 255))]
 
-    made = pair(monkeypatch)
+    made = pair()
     rewrite(made, made.far, newer)
     assert_messages_pass(made)
     assert list(made.near.session.malformed) == ["kind"]
@@ -79,8 +77,8 @@ def test_a_newer_peer_with_kinds_and_members_that_this_version_does_not_know(mon
     assert made.far.session.malformed == {}
 
 
-def test_a_peer_of_another_wire_version_does_not_come_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pair(monkeypatch)
+def test_a_peer_of_another_wire_version_does_not_come_up() -> None:
+    made = pair()
     other = made.restart(1)
     rewrite(made, other, lambda topic, octets: [(topic, octets[:2] + bytes([VERSION + 1]) + octets[3:])])
     made.run(5000 * MS)
@@ -89,9 +87,9 @@ def test_a_peer_of_another_wire_version_does_not_come_up(monkeypatch: pytest.Mon
     assert not other.is_up  # this side's hellos do not list what it cannot read
 
 
-def test_an_older_sender_that_does_not_know_refused_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_sender_that_does_not_know_refused_loses_nothing() -> None:
     """To a sender from before kind 12, that kind is what the next one is to this sender."""
-    made = pair(monkeypatch)
+    made = pair()
     slow = made.add("slow", window=2**18)
     rewrite(
         made,

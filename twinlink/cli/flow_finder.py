@@ -44,8 +44,8 @@ class FlowFinder:
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
-        sessions, received = self._link._peer_manager.peers.sessions, self._link._session.messages.flows
-        announced = [flow for peer in list(sessions.values()) for flow in list(peer.flows)]
+        session = self._link._session
+        received, announced = session.receiving, [flow for peer in session.known_peers() for flow in list(peer.flows)]
         for flow in (*announced, *list(received)):
             if flow not in self._seen:
                 self._seen.add(flow)

@@ -92,7 +92,7 @@ class Observer:
         """What is seen now; rates and loss ratios are of the time since the last sample."""
         now_s = time.monotonic()
         elapsed_s, self._sampled_s = now_s - self._sampled_s, now_s
-        sessions = list(self._link._peer_manager.peers.sessions.values())
+        sessions = self._link._session.known_peers()
         peers = sorted((peer for peer in sessions if peer.state in _STATES), key=lambda peer: peer.node)
         self._keep_up_with(peers)
         up = sum(peer.up for peer in peers)

@@ -1,28 +1,20 @@
 """What the parts of a session share: the time of the input at hand, and where output goes."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from ..events import Event
 from .frames import Kind
 from .frames import frame as make_frame
 
+# What a delivery is: messages, or acks, or messages that wait in the queue of their flow.
+MESSAGES, ACKS, QUEUED = range(3)
 
-class Calls(Protocol):
-    """Calls of the application's functions, which are made when the frame at hand has been handled.
-
-    Attributes:
-        pending: function, arguments one by one, and flow of each.
-        running: whether one is being made.
-    """
-
-    pending: Any
-    running: bool
-
-    def enqueue(self, function: Callable[[Any], None], arguments: Any, flow: str) -> None:
-        """Have a function called with each of these arguments."""
+# The application's function; what it gets, one by one; the flow; and which of these that is.  Of what is queued, in
+# place of the function the flow, and as many places as messages.
+Delivery = tuple[Any, Sequence[Any], str, int]
 
 
 class Context:
@@ -31,25 +23,31 @@ class Context:
     Attributes:
         epoch: of this session.
         mono_ns, now_ns: monotonic and Unix time of the input at hand; `Session` sets both before it handles one.
-        report: takes an event for the application.
+        events: for the application, in order; `report` adds one.
+        deliveries: for the application's functions, in order.  One that is being made stays the first until it ends.
         outbox: topic and frame of what is to be sent, in order.
+        hello_due: a hello is to be sent now.
+        max_payload: octets of the longest payload that this side sends, and some peer takes that may get it.
+        transmit_due: what waits in the queue of a flow may leave now.
         uninterrupted: makes a context manager for steps that no exception of a signal handler may come between.
     """
 
-    __slots__ = ("epoch", "mono_ns", "now_ns", "outbox", "report", "uninterrupted")
+    __slots__ = (
+        "deliveries", "epoch", "events", "hello_due", "max_payload", "mono_ns", "now_ns", "outbox", "report",
+        "transmit_due", "uninterrupted",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        epoch: int,
-        report: Callable[[Event], None],
-        uninterrupted: Callable[[], AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, epoch: int, uninterrupted: Callable[[], AbstractContextManager[None]]) -> None:
         self.epoch = epoch
         self.mono_ns = self.now_ns = 0
-        self.report = report
+        self.events: deque[Event] = deque()
+        self.report = self.events.append
+        self.deliveries: deque[Delivery] = deque()
         self.outbox: deque[tuple[bytes, bytes]] = deque()
+        self.hello_due = self.transmit_due = False
+        self.max_payload = 0
         self.uninterrupted = uninterrupted
 
-    def send(self, topic: bytes, kind: Kind, body: bytes) -> None:
+    def send_control(self, topic: bytes, kind: Kind, body: bytes) -> None:
         """Have a frame sent, with the time of the input at hand."""
         self.outbox.append((topic, make_frame(kind, self.epoch, 0, self.now_ns, body)))

@@ -23,6 +23,10 @@ class Path(Protocol):
         """So many octets may be in flight before the congestion limit holds back."""
 
     @property
+    def whole_octets(self) -> int:
+        """A frame of so many octets goes in one piece, where the path is fast and no flow must not be delayed."""
+
+    @property
     def hellos_overtake(self) -> bool:
         """Whether hellos may pass data on their way."""
 

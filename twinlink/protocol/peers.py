@@ -1,13 +1,8 @@
-"""The peers of a session: discovery, heartbeats, suspension and resumption, of which the senders are told.
+"""The peers of a session: discovery, heartbeats, suspension and resumption.  No I/O, no clock."""
 
-No I/O, no clock.  One lock: threads of the application add senders while peers come and go.
-"""
+from collections.abc import Mapping, Set
+from typing import NamedTuple, Protocol
 
-import logging
-import threading
-from collections.abc import Callable, Set
-
-from .. import events as ev
 from .authentication import PREFIX_OCTETS
 from .context import Context
 from .duplicate_names import DuplicateNames
@@ -18,8 +13,6 @@ from .limits import LimitCounters, Limits
 from .liveness import BEHIND_NS, Peer, PeerState, PeerTable, PeerTransition
 from .path import Path
 from .reconnect import ProbeResult, ReconnectPolicy
-from .send.congestion import MIN_IN_FLIGHT_OCTETS, InFlightBudget
-from .send.endpoint import Priority, SendEndpoint
 
 PAUSE_NS = 600_000_000  # ticks come ten times a second; after such a pause this side was stopped, not its peers
 ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new peers: one answers all that came before
@@ -27,85 +20,70 @@ ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new p
 # hellos that were sent before are read first.
 NO_START_NS = 1_000_000_000
 NO_START_HELLOS = 5
-LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
-READ_INTERVAL_NS = 10_000_000  # between two looks which flows may go on, as their peers say what they have read
 MAX_START_SEQUENCES = 512  # in one hello: it has room for so many
 
-logger = logging.getLogger("twinlink")
+
+class AnnouncedFlow(Protocol):
+    """What hellos say of a flow that this side sends."""
+
+    @property
+    def repair(self) -> bool:
+        """Whether messages are retransmitted."""
+
+    @property
+    def next_to_send(self) -> int:
+        """The first number that has not been transmitted."""
+
+    def first_owed_by(self, epoch: int) -> int | None:
+        """The first number that was owed to a peer when it came up; None if it has not."""
+
+
+class HelloReceived(NamedTuple):
+    """A hello that counts.
+
+    Attributes:
+        new: its session was not heard.
+        interrupted: before it, hellos did not get through for a while: messages, acks and naks may be lost.
+    """
+
+    hello: Hello
+    new: bool
+    interrupted: bool
 
 
 class PeerManager:
-    """Peers and senders of one session.
-
-    For the thread that receives, except `add_sender`, `hello` and what is for people.
+    """Peers of one session.
 
     Attributes:
         peers: every session that is known, with its state.
-        up: epochs of the peers that are up; replaced, never changed, when every sender knows of it.
-        senders: by flow.
-        budgets: by priority, what its flows may have in flight.
-        sends_urgent: whether this side has a flow that bulk data must not delay.
-        receives_urgent: whether a peer may have such a flow.  Bulk data must not delay its acks for long.
-        hello_due: a hello is to be sent now.
+        up: epochs of the peers that are up.  Replaced, never changed.
+        transitions: what has changed, for the session to act upon.
+        duplicate_names: names of two nodes each.
         alone: no peer is heard or suspended: only plain subscribers may hear what is sent.
+        path_max_payload: octets of the longest payload that the path takes, as far as is known.
     """
 
     def __init__(
-        self,
-        context: Context,
-        path: Path,
-        node: str,
-        limits: Limits,
-        limit_counters: LimitCounters,
-        mono_ns: int,
-        on_session_end: Callable[[int, int | None], None],
-        urgent_flow: str = "",
+        self, context: Context, path: Path, node: str, limits: Limits, limit_counters: LimitCounters, mono_ns: int
     ) -> None:
-        """``on_session_end(epoch, successor)``: a session will not return.  ``urgent_flow``: as for `Session`."""
         self.peers = PeerTable(context.epoch, mono_ns, limits.max_peers)
         self._limit_counters = limit_counters
         self.up: frozenset[int] = frozenset()
-        self.hello_due, self.alone = False, True
-        self.senders: dict[str, SendEndpoint] = {}
-        self.budgets: dict[Priority, InFlightBudget] = {
-            "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
-            "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
-        }
-        self.sends_urgent = self.receives_urgent = False
-        self._urgent_flow = urgent_flow
+        self.transitions: list[PeerTransition] = []
+        self.duplicate_names = DuplicateNames()
+        self.alone = True
         self._context = context
         self._path = path
         self._node = node
         self._epoch = context.epoch
         self._max_payload = limits.max_payload
-        self._path_max_payload = path.frame_limit - HEADER_OCTETS
-        self._on_session_end = on_session_end
-        self._lock = threading.Lock()  # the peers that are up, and the senders that must know
+        self.path_max_payload = path.frame_limit - HEADER_OCTETS
         self._ticked_mono_ns = 0
         self._answer_due = False
-        self._answered_mono_ns = self._read_mono_ns = 0
+        self._answered_mono_ns = 0
         self._drained_mono_ns = mono_ns
         self._reconnect = ReconnectPolicy(mono_ns)
-        self._duplicate_names = DuplicateNames()
         self._hello_positions = HelloPositions()
-
-    def add_sender(self, sender: SendEndpoint) -> None:
-        """Tell this sender which peers are up or suspended, now and from now on."""
-        with self._lock:
-            for peer in self.peers.suspended():
-                if peer.epoch not in self.up:
-                    sender.on_peer_up(peer.epoch, peer.repairs, peer.max_payload)
-                    sender.on_peer_down(peer.epoch, f"peer {peer.node} is down", True, None)
-            for epoch in self.up:
-                if (known := self.peers.get(epoch)) is not None:
-                    sender.on_peer_up(epoch, known.repairs, known.max_payload)
-            sender.max_payload = self._longest_payload()
-            self.senders[sender.flow] = sender
-            self.sends_urgent |= sender.priority == "high"
-
-    def on_flow(self, name: str) -> None:
-        """A flow that is received here has been named first.  May be called by any thread."""
-        self.receives_urgent |= name == self._urgent_flow
 
     # What is known of a session
 
@@ -126,6 +104,8 @@ class PeerManager:
 
     def read_positions(self, flow: str, mono_ns: int) -> dict[int, int]:
         """As `HelloPositions.read`, of the peers of this session."""
+        if len(self.up) < 2:
+            return {}
         return self._hello_positions.read(flow, list(self.peers.sessions.values()), mono_ns)
 
     def up_names(self) -> list[str]:
@@ -140,15 +120,15 @@ class PeerManager:
 
     def smaller_limits(self, size: int) -> str:
         """What does not take a payload of so many octets: the path, or the peers by name, each with what it takes."""
-        if self._path_max_payload < size:
-            return f"the path takes at most {self._path_max_payload} ({self._path.frame_limit_reason})"
+        if self.path_max_payload < size:
+            return f"the path takes at most {self.path_max_payload} ({self._path.frame_limit_reason})"
         up = [(peer.node, peer) for peer in self.peers.all() if peer.up]
         suspended = [(f"{peer.node} (down, may return)", peer) for peer in self.peers.suspended() if peer.repairs]
         return ", ".join(
             f"{name} takes at most {peer.max_payload}" for name, peer in up + suspended if peer.max_payload < size
         )
 
-    def _longest_payload(self) -> int:
+    def longest_payload(self) -> int:
         """Octets of the longest payload that this side sends, the path takes, and some peer that is to get it.
 
         Those are the peers that are up, and those that may return and request what they missed.  For a peer that takes
@@ -157,21 +137,15 @@ class PeerManager:
         sessions = list(self.peers.sessions.values())
         getting = [peer for peer in sessions if peer.up or (peer.is_suspended and peer.repairs)]
         of_peers = max((peer.max_payload for peer in getting), default=self._max_payload)
-        return min(self._max_payload, self._path_max_payload, of_peers)
+        return min(self._max_payload, self.path_max_payload, of_peers)
 
-    def _look_at_path(self) -> None:
-        """Give up what the path does not take, where it has become known to take less."""
-        max_payload = self._path.frame_limit - HEADER_OCTETS
-        if max_payload == self._path_max_payload:
-            return
-        shorter, self._path_max_payload = max_payload < self._path_max_payload, max_payload
-        with self._lock:
-            for sender in self.senders.values():
-                sender.max_payload = self._longest_payload()
-                if shorter:
-                    sender.give_up_longer(max_payload, f"the path does not take it: {self._path.frame_limit_reason}")
+    def look_at_path(self) -> int:
+        """Take in what the path takes, as far as it is known now; returns octets of payload more than before."""
+        before, self.path_max_payload = self.path_max_payload, self._path.frame_limit - HEADER_OCTETS
+        return self.path_max_payload - before
 
-    def _node_of(self, epoch: int) -> str:
+    def node_of(self, epoch: int) -> str:
+        """Name of the node of a session, or its epoch where it is not known."""
         peer = self.peers.sessions.get(epoch)
         return peer.node if peer is not None else f"{epoch:016x}"
 
@@ -196,44 +170,34 @@ class PeerManager:
         """Whether a session that was taken for replaced goes on saying hello, so that two nodes have the same name."""
         return self.peers.revive(epoch, number, mono_ns)
 
-    def on_hello(self, epoch: int, number: int, frame: Frame, mono_ns: int) -> tuple[Hello, bool] | None:
-        """Take in a hello; returns it, and whether its session was not heard.  None: its session has been replaced.
-
-        Raises MalformedFrame.
-        """
+    def on_hello(self, epoch: int, number: int, frame: Frame, mono_ns: int) -> HelloReceived | None:
+        """Take in a hello; None: its session has been replaced.  Raises MalformedFrame."""
         if number > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         before = self.peers.sessions.get(epoch)
         if before is not None and before.state is PeerState.REPLACED:  # it waited on the way, or a name is used twice
-            self._duplicate_names.on_stale_hello(hello.node, mono_ns - before.state_mono_ns)
+            self.duplicate_names.on_stale_hello(hello.node, mono_ns - before.state_mono_ns)
             return None
         self._path.greeted()
         new = self.peers.get(epoch) is None
         joining = not (before and before.up) and self._path.joins(epoch, self._epoch in hello.heard)
         sent_ns = HEADER.unpack_from(frame)[4]
         reply, transitions = self.peers.on_hello(epoch, number, sent_ns, hello, mono_ns, joining, len(frame))
-        if self.peers.get(epoch) is None:
+        self._apply(transitions)
+        current = self.peers.get(epoch)
+        if current is None:
             self._limit_counters.exceeded("peers")
             return None
         self.alone = False
-        self._apply(transitions)
-        current = self.peers.get(epoch)
         if reply:
-            self._answer(mono_ns, at_once=current is not None and current.up)
-        if current is not None and current.interrupted:  # so messages, acks and naks may be lost
-            for sender in list(self.senders.values()):
-                sender.probe()
-        if len(self.up) > 1 and mono_ns - self._read_mono_ns >= READ_INTERVAL_NS:
-            self._read_mono_ns = mono_ns
-            for sender in list(self.senders.values()):
-                sender.on_read(mono_ns)
-        return hello, new
+            self._answer(mono_ns, at_once=current.up)
+        return HelloReceived(hello, new, current.interrupted)
 
     def _answer(self, mono_ns: int, at_once: bool) -> None:
         """Have a hello sent: now, or for hellos of many new peers at intervals, as one hello answers all of them."""
         if at_once or mono_ns - self._answered_mono_ns >= ANSWER_INTERVAL_NS:
-            self._answer_due, self._answered_mono_ns, self.hello_due = False, mono_ns, True
+            self._answer_due, self._answered_mono_ns, self._context.hello_due = False, mono_ns, True
         else:
             self._answer_due = True
 
@@ -264,138 +228,73 @@ class PeerManager:
         return self._reconnect.on_connect(mono_ns) if result.newly_reachable or escalated else None
 
     def on_tick(self, drained_mono_ns: int) -> int | None:
-        """Take out peers that have been silent for too long; report what senders have lost.
+        """Take out peers that have been silent for too long.
 
         ``drained_mono_ns`` is when the transport was last found with nothing to read.  Returns a multiple of the usual
         connection time-out where the transport is to connect anew, else None.
         """
-        with self._context.uninterrupted():
-            timeout_factor = self._tick(self._context.mono_ns, drained_mono_ns)
-        while self._duplicate_names.to_report:
-            logger.warning(
-                "two nodes are called %s, and one of them will be taken for the other's restart: give each a name of "
-                "its own (node=, --node)",
-                self._duplicate_names.to_report.pop(),
-            )
-        return timeout_factor
-
-    def _tick(self, now_mono_ns: int, drained_mono_ns: int) -> int | None:
+        context = self._context
+        now_mono_ns = context.mono_ns
         if now_mono_ns - self._ticked_mono_ns > PAUSE_NS:
             self.peers.restart_timers(now_mono_ns)
         self._ticked_mono_ns, self._drained_mono_ns = now_mono_ns, drained_mono_ns
-        self._look_at_path()
-        self._apply(transitions := self.peers.expire(now_mono_ns, drained_mono_ns))
-        self.hello_due |= bool(transitions) or self._answer_due  # a peer that cannot be heard is to know it
+        self._apply(expired := self.peers.expire(now_mono_ns, drained_mono_ns))
+        context.hello_due |= bool(expired) or self._answer_due  # a peer that cannot be heard is to know it
         self._answer_due = False
         self._update_alone()
         if not self.peers.all():
             self._path.parted()
-        self._duplicate_names.on_tick(now_mono_ns, self._up_count)
-        self.report_losses()
-        self._report_pace()
+        self.duplicate_names.on_tick(now_mono_ns, self._up_count)
         return self._reconnect.on_tick(not self.up, now_mono_ns)
 
     def _apply(self, transitions: list[PeerTransition]) -> None:
-        """Tell the senders, then the application by events, which peers came and went."""
-        context = self._context
+        """Note which peers came and went."""
         for transition in transitions:
             peer = transition.peer
             if transition.reason is None:
+                self.up |= {peer.epoch}
                 self._reconnect.on_peer_up(peer.rtt_bound_ns)
                 if self._up_count(peer.node) > 1:
-                    self._duplicate_names.suspect(peer.node, context.mono_ns)
-            elif peer.is_suspended:
-                if self._path.gives_up_ns:
-                    for budget in self.budgets.values():
-                        budget.apply_backpressure(self._path.direct_octets, context.mono_ns + self._path.gives_up_ns)
+                    self.duplicate_names.suspect(peer.node, self._context.mono_ns)
             else:
-                self._on_session_end(peer.epoch, transition.successor)
-            self._tell_senders(transition)
-        for peer, reason, successor, ended in transitions:
-            if reason is None:
-                context.report(ev.PeerUp(context.now_ns, peer.node, peer.epoch))
-            elif not ended:
-                context.report(ev.PeerDown(context.now_ns, peer.node, peer.epoch, reason))
-                if successor is not None:
-                    context.report(ev.Restarted(context.now_ns, peer.node, peer.epoch, successor))
-        if transitions:
-            self.report_losses()
-
-    def _tell_senders(self, transition: PeerTransition) -> None:
-        peer, reason, successor, ended = transition
-        with self._lock:
-            max_payload = self._longest_payload()
-            for sender in self.senders.values():
-                sender.max_payload = max_payload
-                if reason is None:
-                    sender.on_peer_up(peer.epoch, peer.repairs, peer.max_payload)
-                elif ended:
-                    sender.on_peer_ended(peer.epoch, reason, successor)
-                else:
-                    text = f"peer {peer.node} went down ({reason})"
-                    sender.on_peer_down(peer.epoch, text, peer.is_suspended, successor)
-            self.up = self.up | {peer.epoch} if reason is None else self.up - {peer.epoch}
+                self.up -= {peer.epoch}
+        self.transitions += transitions
 
     def _update_alone(self) -> None:
         self.alone = not any(peer.is_heard or peer.is_suspended for peer in list(self.peers.sessions.values()))
 
     # What goes out
 
-    def hello(self, mono_ns: int, now_ns: int) -> tuple[bytes, bytes]:
-        """Topic and frame of a hello: which peers are heard, and where the flows stand.
+    def hello(self, mono_ns: int, now_ns: int, flows: Mapping[str, AnnouncedFlow]) -> tuple[bytes, bytes]:
+        """Topic and frame of a hello: which peers are heard, and where the ``flows`` that this side sends stand.
 
         Hellos must leave in the order in which they are made: an older one that went out after a newer one would say
         that this side hears less than it does.
         """
-        self.hello_due = False
-        senders = list(self.senders.items())
-        flows = {flow: sender.next_to_send for flow, sender in senders}
-        self._hello_positions.add(mono_ns, flows)
-        detect = frozenset(flow for flow, sender in senders if sender.reliability == "detect")
+        self._context.hello_due = False
+        positions = {name: flow.next_to_send for name, flow in flows.items()}
+        self._hello_positions.add(mono_ns, positions)
+        detect = frozenset([name for name, flow in flows.items() if not flow.repair])
         heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
         behind = mono_ns - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
-        starts = self._start_sequences(mono_ns, senders)
-        body = Hello(self._node, heard, flows, True, detect, behind, self._max_payload, starts).encode()
+        starts = self._start_sequences(mono_ns, flows)
+        body = Hello(self._node, heard, positions, True, detect, behind, self._max_payload, starts).encode()
         return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, self.peers.number(mono_ns), now_ns, body)
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame that say that this session ends."""
         return HELLO_TOPIC, make_frame(Kind.BYE, self._epoch, 0, now_ns, b"")
 
-    def _start_sequences(self, number: int, senders: list[tuple[str, SendEndpoint]]) -> dict[int, dict[str, int]]:
+    def _start_sequences(self, number: int, flows: Mapping[str, AnnouncedFlow]) -> dict[int, dict[str, int]]:
         """For the peers that are up and may not know it yet: the first number of each flow that is owed to them."""
         starts: dict[int, dict[str, int]] = {}
+        named = list(flows.items())[:MAX_START_SEQUENCES]
         for peer in reversed(self.peers.all()):
             if peer.epoch not in self.up or peer.confirmed >= (peer.start_sent or number):
                 continue
-            if starts and (len(starts) + 1) * len(senders) > MAX_START_SEQUENCES:
+            if starts and (len(starts) + 1) * len(flows) > MAX_START_SEQUENCES:
                 break
             peer.start_sent = peer.start_sent or number
-            joined = {flow: sender.first_owed_by(peer.epoch) for flow, sender in senders[:MAX_START_SEQUENCES]}
-            starts[peer.epoch] = {flow: first for flow, first in joined.items() if first is not None}
+            joined = {name: flow.first_owed_by(peer.epoch) for name, flow in named}
+            starts[peer.epoch] = {name: first for name, first in joined.items() if first is not None}
         return starts
-
-    def report_losses(self) -> bool:
-        """Report what the senders have lost since the last call; whether some of it is left for the next call.
-
-        That is so where it is in very many ranges.
-        """
-        context, left = self._context, False
-        with context.uninterrupted():
-            for sender in [one for one in list(self.senders.values()) if one.losses.unreported]:
-                for first, end, reason, epochs in sender.take_losses(LOSSES_AT_ONCE):
-                    names = tuple(sorted(self._node_of(epoch) for epoch in epochs))
-                    context.report(ev.Lost(context.now_ns, sender.flow, first, end, reason, names))
-                left |= bool(sender.losses.unreported)
-        return left
-
-    def _report_pace(self) -> None:
-        """Report which peers are slow, and which have caught up."""
-        context = self._context
-        for sender in [one for one in list(self.senders.values()) if one.pace_changes]:
-            for epoch, behind in sender.take_pace_changes().items():
-                node = self._node_of(epoch)
-                if behind:
-                    context.report(ev.PeerSlow(context.now_ns, node, epoch, sender.flow, behind))
-                else:
-                    context.report(ev.PeerCaughtUp(context.now_ns, node, epoch, sender.flow))

@@ -8,9 +8,7 @@ from typing import get_args
 from ..errors import ConfigurationError
 from ..options import check_choice
 from ..protocol.frames import FLOW_NAME, MAX_PAYLOAD
-from ..protocol.send.endpoint import Priority, Reliability
-from ..protocol.send.overflow import Overflow
-from ..protocol.send.pace import Pace
+from ..protocol.session import Overflow, Pace, Priority, Reliability
 from ..sync import Thresholds
 
 MAX_AGE_S = 1e6

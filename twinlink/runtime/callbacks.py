@@ -4,11 +4,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import LinkClosed
 from ..events import Event, HandlerError
+from ..message import Message
 from ..process import internal_errors
+from ..protocol.session import ACKS, MESSAGES, QUEUED, Delivery, ReceiveFlow
 
 RUN_S = 0.01  # then a thread that waits for something gets to check whether it is there
 STAND_IN_S = 0.0005  # between two looks whether the other thread has done
@@ -19,11 +21,24 @@ _monotonic = time.monotonic
 logger = logging.getLogger("twinlink")
 
 
+class Driver(Protocol):
+    """Where a call comes from."""
+
+    def take(self, receive_flow: ReceiveFlow, tells_end: bool = False) -> Message | None:
+        """The next message of a flow, if one is here."""
+
+    def on_acks_reported(self, flow: str, count: int) -> None:
+        """`on_ack` has been called with so many acks of a flow."""
+
+    def report(self, event: Event) -> None:
+        """Give an event to the application."""
+
+
 class CallbackQueue:
     """For the thread that leads, when it holds no lock.
 
     Attributes:
-        pending: calls to be made when the frame at hand has been handled: function, arguments one by one, flow.
+        pending: the calls that are due; one that is being made stays the first until it ends.
         running: whether one is being made.
         errors: how many raised.
         closing: whether the link is being closed.
@@ -34,20 +49,20 @@ class CallbackQueue:
     before it goes on.
     """
 
-    def __init__(self, report: Callable[[Event], None]) -> None:
-        self.pending: deque[tuple[Callable[[Any], None], Sequence[Any], str]] = deque()
+    def __init__(self, pending: deque[Delivery], driver: Driver) -> None:
+        self.pending = pending
         self.running = False
         self.errors = 0
         self.closing = False
         self.nested = False
         self.has_stand_in = False
-        self._report = report
+        self._driver = driver
         self._is_same_call = False  # set by `stand_in`, cleared when a call ends
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
     def enqueue(self, function: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
         """Have a function called with each of these arguments when the frame at hand has been handled."""
-        self.pending.append((function, arguments, flow))
+        self.pending.append((function, arguments, flow, MESSAGES))
 
     def run(self, for_s: float = RUN_S) -> None:
         """Make the calls that are due, unless one is being made; those that there is no time for stay due.
@@ -57,18 +72,20 @@ class CallbackQueue:
         """
         due, until = self.pending, 0.0
         while due and not self.running:
-            function, arguments, flow = due[0]
+            function, arguments, flow, kind = due[0]
             several = len(arguments) > 1
             if not until and (several or len(due) > 1):  # a single call needs no clock
                 until = _monotonic() + for_s
             self.running = True
             begun = 0
             try:
-                del due[0]  # not popleft: Ctrl-C comes where a call ends, and these would be gone
                 for argument in arguments:
                     begun += 1
                     try:
-                        function(argument)
+                        if kind == QUEUED:
+                            self._call_next(function)
+                        else:
+                            function(argument)
                     except Exception as error:  # whatever an application does must not stop delivery
                         self._failed(error, flow)
                     self._is_same_call = False
@@ -76,12 +93,22 @@ class CallbackQueue:
                         self.wait_for_stand_in()
                     if several and _monotonic() >= until:
                         break
-            finally:
+            finally:  # no call before the first is what is left: Ctrl-C comes where a call ends
                 self.running = False
-                if begun < len(arguments):
-                    due.appendleft((function, arguments[begun:], flow))
+                if arguments := arguments[begun:]:
+                    due[0] = function, arguments, flow, kind
+                else:
+                    del due[0]
+                if kind == ACKS:
+                    self._driver.on_acks_reported(flow, begun)
             if until and _monotonic() >= until:
                 return
+
+    def _call_next(self, receive_flow: ReceiveFlow) -> None:
+        """Call the handler with what came before the handler was there, or while one was running."""
+        message, handler = self._driver.take(receive_flow, tells_end=True), receive_flow.handler
+        if message is not None and handler is not None:
+            handler(message)
 
     def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
@@ -111,7 +138,7 @@ class CallbackQueue:
     @property
     def count(self) -> int:
         """How many calls are due."""
-        return sum(len(arguments) for _, arguments, _ in list(self.pending))
+        return sum(len(arguments) for _, arguments, _, _ in list(self.pending))
 
     def _failed(self, error: Exception, flow: str) -> None:
         self.errors += 1
@@ -120,7 +147,7 @@ class CallbackQueue:
         internal_errors.note(f"a handler of {flow or 'events'}", error)
         self._log(flow)
         if flow:
-            self._report(HandlerError(time.time_ns(), flow, repr(error)))
+            self._driver.report(HandlerError(time.time_ns(), flow, repr(error)))
 
     def _log(self, flow: str) -> None:
         """With its traceback, but not so often that writing it holds up delivery."""

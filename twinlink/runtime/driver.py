@@ -1,39 +1,49 @@
 """Drives a session: gives it what has arrived and the time, sends what it has to send, calls handlers."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from typing import Any
 
 from ..errors import TransportError
 from ..events import Event, InternalError, Refused
+from ..message import Message
 from ..process import internal_errors
 from ..process.signals import DeferSignals
 from ..protocol.authentication import FrameAuthentication, epoch_prefix
-from ..protocol.frames import Frame
+from ..protocol.frames import Frame, Kind
 from ..protocol.limits import Limits
-from ..protocol.receive.flow import PeerStream, ReceiveFlow
-from ..protocol.reconnect import ProbeResult
-from ..protocol.session import Session
+from ..protocol.rangeset import RangeSet
+from ..protocol.session import PeerStream, ProbeResult, ReceiveFlow, SendFlow, Session
 from ..stats import IdentityStats
 from ..transports import Transport
 from .callbacks import CallbackQueue
-from .flow_endpoint import FlowEndpoint
 from .unread_flows import UnreadFlows
 
 URGENT_FLOW = "control"  # of high priority unless its sender says otherwise
+# Ctrl-C may come while frames of these kinds are taken in: their way is made for it, and deferring it takes 10 us.
+INTERRUPTIBLE = frozenset(
+    map(int, (Kind.DATA, Kind.RETRANSMIT, Kind.BUNDLE, Kind.FRAGMENT, Kind.FRAGMENT_PROGRESS, Kind.ACK, Kind.ACK_RANGE))
+)
+KIND_AT = 3  # in a frame
+_NOT_DEFERRED = nullcontext()
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
+logger = logging.getLogger("twinlink")
+
 
 class SessionDriver:
-    """Between a session and its transport.
-
-    For the thread that leads, except `add_sender`, `send_hello` and `send_credit_update`.  Handlers are called when no
-    lock is held.
+    """Between a session and its transport.  Handlers are called when no lock is held.
 
     Attributes:
-        senders: by flow.
+        session: of which every method is called with ``lock`` held.
+        lock: of the session.  A thread that holds it waits for nothing, and calls nothing outside the session.
+        callbacks: calls of the application's functions.
+        wake_transmit: has the queues of the flows transmitted.
+        closed: nothing can be sent any more.
     """
 
     def __init__(
@@ -45,100 +55,118 @@ class SessionDriver:
         limits: Limits,
         report: Callable[[Event], None],
     ) -> None:
-        self.senders: dict[str, FlowEndpoint] = {}
-        self.callbacks = CallbackQueue(report)
-        self.session = Session(
+        """``report`` takes in an event, one at a time."""
+        self.session = session = Session(
             node=node,
             epoch=epoch,
             limits=limits,
             path=transport,
-            calls=self.callbacks,
-            call_next=self.call_next,
-            report=report,
             mono_ns=_monotonic_ns(),
             uninterrupted=DeferSignals,
             urgent_flow=URGENT_FLOW,
         )
+        self.callbacks = CallbackQueue(session.deliveries, self)
+        self.wake_transmit: Callable[[], None] = lambda: None
+        self.closed = False
         self._node = node
-        self._unread_flows = UnreadFlows(self.session.messages.flows)
+        self._unread_flows = UnreadFlows(session.receiving)
         self._transport = transport
         self._report = report
         self._foreign_connections = 0  # that were reported
         self._ended_connections: dict[str, int] = {}  # likewise, for a limit, by option
         self._errors_reported = {one: one.count for one in (transport.internal_errors, internal_errors.of_process)}
         self._errors_before = internal_errors.of_process.count
-        self._peer_manager = self.session.peer_manager
         self._authentication = FrameAuthentication()
         self._identity_version = 0
-        identified = transport.identity is not None
-        self._receive_frame = self._receive_authenticated if identified else self.session.receive_frame
-        self._acks_due = self.session.messages.acks.due
-        self._outbox = self.session.outbox
-        self._hello_lock = threading.Lock()  # an older hello must not leave after a newer one
+        self._receive = session.receive if transport.identity is None else self._receive_authenticated
+        self._acks_due, self._outbox, self._events = session.acks_due, session.outbox, session.events
+        self._deliveries = session.deliveries
+        self.new_locks()
 
-    def add_sender(self, sender: FlowEndpoint) -> None:
-        """Have a sender told of peers and acks, and peers told of its flow before its first message."""
-        self.senders[sender.flow] = sender
-        self.session.add_sender(sender)
-        self.send_hello()
+    def new_locks(self) -> None:
+        """In a forked process: a thread that held a lock stayed with the parent."""
+        self.lock = threading.Lock()
+        self._control_lock = threading.Lock()  # control frames leave in the order in which they are made
+
+    # For the thread that leads
 
     def receive(self, topic: bytes, frame: Frame, mono_ns: int, in_bulk: bool) -> None:
         """Take in a frame; what follows from it is sent, then handlers are called.
 
         ``in_bulk``: others are close behind, and acks wait for `flush_acks`.
         """
+        session = self.session
         try:
-            self._receive_frame(topic, frame, mono_ns, _time_ns(), in_bulk)
-            if self._acks_due or self._outbox or self._peer_manager.hello_due:
-                self._send_due()
+            with _NOT_DEFERRED if _is_interruptible(frame) else DeferSignals(), self._control_lock:
+                with self.lock:
+                    self._receive(topic, frame, mono_ns, _time_ns(), in_bulk)
+                    due = self._acks_due or self._outbox or session.hello_due
+                    frames = session.frames_to_send(mono_ns, _time_ns()) if due else ()  # T3 of an ack is not its T2
+                for to, one in frames:
+                    self._transport.send(to, one)
+            if self._events:
+                self._take_events()
+            if session.transmit_due:
+                self._transmit()
         finally:  # also where the transport fails: no message of the next frame may come before these
-            if self.callbacks.pending:
+            if self._deliveries:
                 self.callbacks.run()
 
     def _receive_authenticated(
         self, topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False
     ) -> None:
         if self._authentication.admits(self._transport.sender, topic, frame):
-            self.session.receive_frame(topic, frame, mono_ns, now_ns, in_bulk)
+            self.session.receive(topic, frame, mono_ns, now_ns, in_bulk)
         else:
             self.session.on_refused_frame(mono_ns, now_ns)
-            self.session.messages.acks.flush()  # a flood of such frames must not delay the acks of true peers
 
     def receive_ahead(self, topic: bytes, frame: Frame, mono_ns: int) -> None:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
-        self._receive_frame(topic, frame, mono_ns, _time_ns(), True)
+        with _NOT_DEFERRED if _is_interruptible(frame) else DeferSignals(), self.lock:
+            self._receive(topic, frame, mono_ns, _time_ns(), True)
+        if self._events:
+            self._take_events()
 
     def flush_acks(self) -> None:
         """Acknowledge what came in bulk, and say what there was no room for."""
-        self.session.messages.acks.flush()
-        self.session.messages.report_refused()
+        with self.lock:
+            self.session.flush_acks()
         self._send_due()
 
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
         """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
         self._transport.tick()
-        timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
-        self._report_refusals()
-        self._report_connections()
-        self._report_internal_errors()
-        self._unread_flows.on_tick(mono_ns, self._node)
+        with DeferSignals():
+            with self.lock:
+                timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
+                duplicates = self.session.take_duplicate_names()
+            self._take_events()
+            self._report_refusals()
+            self._report_connections()
+            self._report_internal_errors()
         self._send_due()
         if timeout_factor is not None:
             self._transport.renew(timeout_factor)
+        for name in duplicates:
+            logger.warning(
+                "two nodes are called %s, and one of them will be taken for the other's restart: give each a name of "
+                "its own (node=, --node)",
+                name,
+            )
+        self._unread_flows.on_tick(mono_ns, self._node)
         self.callbacks.run()
-        if not self.callbacks.pending and not self.callbacks.running:
-            self.session.feedback.calls_done()
 
     def _report_refusals(self) -> None:
         """Report connections that were refused, and end the sessions of peers that are not trusted any more."""
         for refusal in self._transport.refusals.take():
-            self._report(Refused(_time_ns(), *refusal))
+            self.report(Refused(_time_ns(), *refusal))
         identity = self._transport.identity
         if identity is not None and identity.version != self._identity_version:
             self._identity_version = identity.version
             trusted = {epoch_prefix(name) for name in identity.names}
-            with DeferSignals():
-                self._peer_manager.end_untrusted(trusted)
+            with self.lock:
+                self.session.end_untrusted(trusted)
+            self._take_events()
 
     def identity_stats(self) -> IdentityStats | None:
         """What was refused on a link with an identity.  Any thread may call it."""
@@ -149,14 +177,18 @@ class SessionDriver:
 
     def _report_connections(self) -> None:
         """Report the connections that the transport has ended."""
-        transport, session = self._transport, self.session
-        while self._foreign_connections < transport.foreign_connections:
-            self._foreign_connections += 1
-            session.count_malformed("transport")
-        for option, ended in list(transport.limits_exceeded.items()):
-            if ended > (reported := self._ended_connections.get(option, 0)):
-                self._ended_connections[option] = ended
-                session.limit_counters.exceeded(option, ended - reported)
+        session, foreign = self.session, self._transport.foreign_connections
+        ended_connections = dict(self._transport.limits_exceeded)
+        if foreign == self._foreign_connections and ended_connections == self._ended_connections:
+            return
+        with self.lock:
+            for _ in range(foreign - self._foreign_connections):
+                session.count_malformed("transport")
+            for option, ended in ended_connections.items():
+                if ended > (reported := self._ended_connections.get(option, 0)):
+                    session.count_exceeded(option, ended - reported)
+        self._take_events()
+        self._foreign_connections, self._ended_connections = foreign, ended_connections
 
     def _report_internal_errors(self) -> None:
         for errors, reported in self._errors_reported.items():
@@ -165,7 +197,7 @@ class SessionDriver:
             self._errors_reported[errors] = count
             for one in errors.since(reported):
                 if one.number <= count:  # else it comes next time
-                    self._report(InternalError(_time_ns(), one.where, one.error, one.number))
+                    self.report(InternalError(_time_ns(), one.where, one.error, one.number))
 
     @property
     def internal_errors(self) -> int:
@@ -174,46 +206,137 @@ class SessionDriver:
 
     def on_probe_result(self, result: ProbeResult) -> bool:
         """The other side's port has answered while no peer is up; whether the transport was told to connect now."""
-        timeout_factor = self._peer_manager.on_probe_result(result, _monotonic_ns())
+        with self.lock:
+            timeout_factor = self.session.on_probe_result(result, _monotonic_ns())
         if timeout_factor is not None:
             self._transport.reached(timeout_factor)
         return timeout_factor is not None
 
-    def _send_due(self) -> None:
-        send = self._transport.send
-        for topic, frame in self.session.frames_to_send(_time_ns()):
-            send(topic, frame)
-        if self._peer_manager.hello_due:
-            with DeferSignals():  # an interrupt could leave the lock taken
-                self.send_hello()
-
-    def send_hello(self) -> None:
-        """Say which peers are heard, and where the flows stand.  May be called by any thread."""
-        with self._hello_lock:
-            self._transport.send(*self._peer_manager.hello(_monotonic_ns(), _time_ns()))
-
-    def send_bye(self) -> None:
-        """Say that this session ends.  May be called by any thread."""
-        with self._hello_lock:
-            self._transport.send(*self._peer_manager.bye(_time_ns()))
-
-    def send_credit_update(self, flow: str, stream: PeerStream) -> None:
-        """Say how far a stream is consumed; where the transport fails the sender probes for it.  Any thread may."""
-        with suppress(TransportError, OSError):
-            self._transport.send(f"ack/{flow}".encode(), self.session.messages.acks.credit_update(stream, _time_ns()))
-
-    def call_next(self, receive_flow: ReceiveFlow) -> None:
-        """Call the handler with what came before the handler was there, or while one was running."""
-        taken, handler = receive_flow.next_message(), receive_flow.handler
-        if taken is None or handler is None:
-            return
-        message, stream = taken
-        if stream is None and not receive_flow.queue:  # its acks have left, and none may follow
-            stream = receive_flow.streams.get(message.epoch)
-        if stream is not None:
-            self.send_credit_update(receive_flow.flow, stream)
-        handler(message)
-
     def report_undelivered(self) -> None:
         """Report what was not delivered and has not been reported yet: the link ends."""
-        self.session.report_undelivered(_monotonic_ns(), _time_ns())
+        with self.lock:
+            self.session.report_undelivered(_monotonic_ns(), _time_ns())
+        self._take_events()
+
+    def report_losses(self) -> bool:
+        """Report what has been lost and not been reported; whether some of it is left for the next call."""
+        with DeferSignals(), self.lock:
+            is_left = self.session.report_losses()
+        self._take_events()
+        return is_left
+
+    # For any thread
+
+    def _take_events(self) -> None:
+        """Give the events of the session to the application."""
+        with DeferSignals(), self.lock:
+            while self._events:
+                self._report(self._events.popleft())
+
+    def report(self, event: Event) -> None:
+        """Give an event to the application."""
+        with DeferSignals(), self.lock:
+            self._report(event)
+
+    def _transmit(self) -> None:
+        self.session.transmit_due = False
+        self.wake_transmit()
+
+    def _send_due(self) -> None:
+        """Send the control frames that are due."""
+        session = self.session
+        with DeferSignals(), self._control_lock:
+            with self.lock:
+                frames = session.frames_to_send(_monotonic_ns(), _time_ns())
+            for one in frames:
+                self._transport.send(*one)
+        if session.transmit_due:
+            self._transmit()
+
+    def _send(self, make: Callable[..., tuple[bytes, bytes]], *arguments: Any) -> None:
+        with self._control_lock:
+            with self.lock:
+                frame = make(*arguments)
+            self._transport.send(*frame)
+
+    def send_hello(self) -> None:
+        """Say which peers are heard, and where the flows stand."""
+        self._send(self.session.hello, _monotonic_ns(), _time_ns())
+
+    def send_bye(self) -> None:
+        """Say that this session ends."""
+        self._send(self.session.bye, _time_ns())
+
+    def on_flow_tick(self) -> None:
+        """To be called five times a second: what flows wait for, and what may be in flight."""
+        with self.lock:
+            self.session.on_flow_tick(_monotonic_ns(), _time_ns())
+        if self.session.transmit_due:
+            self._transmit()
+
+    def fits(self, flow: SendFlow, size: int) -> bool:
+        """Whether a payload of ``size`` octets may be sent now."""
+        with self.lock:
+            return self.session.fits(flow, size, _monotonic_ns())
+
+    def set_handler(self, receive_flow: ReceiveFlow, handler: Callable[[Message], None]) -> None:
+        """From now on messages go to the handler; those held from before go first.  For the thread that leads."""
+        with self.lock:
+            self.session.set_handler(receive_flow, handler)
+        self.callbacks.run()
+
+    def take(self, receive_flow: ReceiveFlow, tells_end: bool = False) -> Message | None:
+        """The next message of a flow, if one is here; the arguments are those of `ReceiveFlow.next_message`."""
+        if not receive_flow.queue:
+            return None
+        with self.lock:
+            taken = receive_flow.next_message(tells_end)
+        if taken is None:
+            return None
+        message, stream = taken
+        if stream is not None and not self.closed:
+            self._send_credit_update(receive_flow.flow, stream)
+        return message
+
+    def _send_credit_update(self, flow: str, stream: PeerStream) -> None:
+        """Say how far a stream is consumed; where the transport fails the sender probes for it."""
+        with suppress(TransportError, OSError):
+            self._send(self.session.credit_update, flow, stream, _time_ns())
+
+    def on_acks_reported(self, flow: str, count: int) -> None:
+        """`on_ack` has been called with so many acks of a flow."""
+        with self.lock:
+            self.session.on_acks_reported(flow, count)
+        if self.session.transmit_due:
+            self._transmit()
+
+    # What is asked of the flows
+
+    def is_settled(self) -> bool:
+        """Whether nothing is outstanding that a peer that is up could still acknowledge."""
+        with self.lock:
+            return all(flow.is_settled for flow in self.session.sending.values())
+
+    def feedback_progress(self) -> object:
+        """Changes while feedback comes."""
+        with self.lock:
+            return [flow.feedback_progress for flow in self.session.sending.values()]
+
+    def close_flows(self) -> list[tuple[str, str, RangeSet]]:
+        """Keep no message any more; for the log: each flow, the peers that owe acks, what is outstanding or lost.
+
+        Its frames go now: a link refers to itself, and Python's garbage collection may take long to find a closed one.
+        """
+        ended = []
+        with self.lock:
+            for flow in self.session.sending.values():
+                unacked_by = flow.unacked_by
+                flow.close()
+                # Name the peers: what a session that died still owes, another peer may have acknowledged long ago.
+                by = f" by {self.session.peer_names(unacked_by)}" if unacked_by else ""
+                ended.append((flow.flow, by, flow.missing()))
+        return ended
+
+
+def _is_interruptible(frame: Frame) -> bool:
+    return len(frame) > KIND_AT and frame[KIND_AT] in INTERRUPTIBLE

@@ -1,12 +1,12 @@
 """How long a link that is being closed waits for outstanding acks: as long as they keep coming, up to a limit."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..process.guarded_thread import GuardedThread
 from ..process.signals import DeferSignals
 from ..process.wakeup import Wakeup
-from .flow_endpoint import FlowEndpoint
+from .driver import SessionDriver
 
 LINGER_S = 0.3  # the wait goes on while acks come within this time
 MAX_LINGER_S = 5.0  # but no longer than this
@@ -23,19 +23,17 @@ class Linger:
         self._has_ended = Wakeup()
         self._last_look_s = 0.0  # monotonic
 
-    def wait_for_acks(
-        self, senders: Sequence[FlowEndpoint], wait: Callable[[Callable[[], object], float], None]
-    ) -> None:
+    def wait_for_acks(self, driver: SessionDriver, wait: Callable[[Callable[[], object], float], None]) -> None:
         """Return when all has been acknowledged, nothing moves, the time is over, or the caller was interrupted."""
 
         def is_over() -> bool:
-            return self._is_cut_short or all(sender.is_settled for sender in senders)
+            return self._is_cut_short or driver.is_settled()
 
         end_s, before = time.monotonic() + MAX_LINGER_S, None
         try:
             while not is_over() and (left_s := end_s - time.monotonic()) > 0:
                 self._last_look_s = time.monotonic()
-                if (progress := [sender.ack_progress for sender in senders]) == before:
+                if (progress := driver.feedback_progress()) == before:
                     break
                 before = progress
                 wait(is_over, min(LINGER_S, left_s))

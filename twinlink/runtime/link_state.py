@@ -1,37 +1,35 @@
 """What the senders of a link need to know of it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ..protocol.peers import PeerManager
+from .driver import SessionDriver
 
 
+@dataclass(slots=True)
 class LinkState:
     """Of one link.
 
     Attributes:
-        endpoint, epoch, max_payload, send_timeout: as the link was opened.
-        closing: from now on nothing may be sent.
-        closed: the link was closed.
-        closed_because: what `LinkClosed` says of the link.
-        describe: how the link was opened, and its peers, for a person.
-        in_callback: whether the calling thread is inside a handler of this link.
+        endpoint, max_payload, send_timeout: as the link was opened; the time in s.
+        driver: has the session.
         wait: returns when ``done()`` holds, after ``timeout`` seconds, or when the link closes.
-        wake_transmit: messages wait in a queue, or there is room for them: have them transmitted.
+        wake_transmit: messages wait in a queue: have them transmitted.
+        in_callback: whether the calling thread is inside a handler of this link.
+        closed: the link was closed.
+        describe: how the link was opened, and its peers, for a person.
+        closing: from now on nothing may be sent.
+        closed_because: what `LinkClosed` says of the link.
     """
 
-    closed: Callable[[], bool]
-    describe: Callable[[], str]
-    in_callback: Callable[[], bool]
+    endpoint: str
+    max_payload: int
+    send_timeout: float
+    driver: SessionDriver
     wait: Callable[[Callable[[], object], float | None], None]
     wake_transmit: Callable[[], None]
-
-    def __init__(
-        self, endpoint: str, epoch: int, max_payload: int, send_timeout: float, peer_manager: PeerManager
-    ) -> None:
-        self.endpoint = endpoint
-        self.epoch = epoch
-        self.max_payload = max_payload
-        self.send_timeout = send_timeout
-        self.closing = False
-        self.closed_because = "is closed"
-        self.peer_manager = peer_manager
+    in_callback: Callable[[], bool]
+    closed: Callable[[], bool]
+    describe: Callable[[], str]
+    closing: bool = False
+    closed_because: str = "is closed"

@@ -35,7 +35,7 @@ class ReceiveLoop:
         self._port_probe = port_probe
         self._fast_hello_until_ns = 0
         self._driver = driver
-        self._peer_manager = driver.session.peer_manager
+        self._session = driver.session
         self._callbacks = driver.callbacks
         self._last_frame_ns = 0
         self._handled = False  # a frame came in the last turn, so handlers may have been called
@@ -71,7 +71,7 @@ class ReceiveLoop:
                 return  # handlers are behind: what has come is read first
         received = self._poll(began) if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S else None
         if received is None:
-            received = self._transport.receive(timeout_s) if self._peer_manager.up else self._search(timeout_s)
+            received = self._transport.receive(timeout_s) if self._session.up else self._search(timeout_s)
         now = _monotonic_ns()
         if received is None:
             self._drained_ns = now
@@ -160,7 +160,7 @@ class ReceiveLoop:
                 self._drained_ns = now
             else:
                 self._driver.receive(received[0], received[1], now, in_bulk=False)
-        if self._port_probe is not None and self._peer_manager.up:
+        if self._port_probe is not None and self._session.up:
             self._port_probe.cancel()
         self._driver.on_tick(now, self._drained_ns)
         self._next_tick_ns = now + TICK_NS

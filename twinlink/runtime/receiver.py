@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from ..events import Event
 from ..message import Message
-from ..protocol.receive.flow import PeerStream, ReceiveFlow
+from ..protocol.session import ReceiveFlow
 from .arguments import check_timeout
 from .callbacks import CallbackQueue
 
@@ -35,13 +35,13 @@ class Receiver:
     def __init__(
         self,
         waiter: Waiter,
-        send_credit_update: Callable[[str, PeerStream], None],
+        take: Callable[[ReceiveFlow], Message | None],
         receive_flow: ReceiveFlow,
         describe: Callable[[], str],
     ) -> None:
         self.flow = receive_flow.flow
         self._waiter = waiter
-        self._send_credit_update = send_credit_update
+        self._take = take
         self._receive_flow = receive_flow
         self._describe = describe
 
@@ -58,28 +58,25 @@ class Receiver:
             TransportError: the transport fails while this thread is the one that receives.
             ConfigurationError: ``timeout`` cannot be used.
         """
-        return receive(self._waiter, self._receive_flow.queue.__len__, self.take, timeout)
+        return receive(self._waiter, self.unread, self.take, timeout)
+
+    def unread(self) -> int:
+        """How many messages wait."""
+        return len(self._receive_flow.queue)
 
     def take(self) -> Message | None:
         """The next message if one is here."""
-        taken = self._receive_flow.next_message()
-        if taken is None:
-            return None
-        message, stream = taken
-        if stream is not None and not self._waiter.closed:
-            self._send_credit_update(self.flow, stream)
-        return message
+        return self._take(self._receive_flow)
 
     def __iter__(self) -> Iterator[Message]:
-        wait, queue, take = self._waiter.wait, self._receive_flow.queue, self.take
         while True:
-            if not queue:
-                wait(queue.__len__, None)
-            message = take()
+            message = self.take()
             if message is not None:
                 yield message
             elif self._waiter.closed:
                 return
+            else:
+                self._waiter.wait(self.unread, None)
 
 
 class EventStream:
@@ -120,7 +117,7 @@ class EventStream:
 
     def _handle_next(self, _: None) -> None:
         event, callbacks = self._take(), self._callbacks
-        if self._queue and not callbacks.pending:  # Ctrl-C has cut off a call
+        if self._queue and len(callbacks.pending) == 1:  # this one: Ctrl-C may have cut off a call
             callbacks.enqueue(self._handle_next, (None,), "")
         if event is not None and self._handler is not None:
             self._handler(event)

@@ -5,27 +5,35 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import LinkClosed, PayloadTooLarge, SendTimeout
+from ..errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
-from ..protocol import rtt
 from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD
-from ..protocol.rangeset import RangeSet
-from ..protocol.send.endpoint import Priority, Reliability
-from ..protocol.send.overflow import Overflow
-from ..protocol.send.pace import Pace
+from ..protocol.session import (
+    FULL,
+    OFFER,
+    TRANSMIT,
+    TRANSMIT_BUNDLE,
+    TRANSMIT_QUEUE,
+    Overflow,
+    Pace,
+    Priority,
+    Reliability,
+    SendFlow,
+    rtt_stats,
+)
 from ..stats import SenderStats
 from ..transports import Transport
 from .arguments import check_timeout
-from .flow_endpoint import FlowEndpoint
 from .link_state import LinkState
 from .payload import Payload, octets_of
+from .transmitter import Transmitter
 from .why_unacked import ack_timeout
 
 if TYPE_CHECKING:
     from ..npy import Array
 
+LONG_OCTETS = 16 * 1024  # what is longer is not copied before there is room for it
 WAKE_UP_S = 0.015  # a thread whose time is over may wait so long for three others that hold the interpreter, 5 ms each
-BUNDLE_CHECK_MESSAGES = 8  # in bulk, a thread that sends checks every so many whether they make up a bundle
 HOW_TO_SPLIT = f"for at in range(0, len(octets), {MAX_PAYLOAD}): sender.send(octets[at : at + {MAX_PAYLOAD}])"
 
 _monotonic_ns, _time_ns, _pack = time.monotonic_ns, time.time_ns, HEADER.pack
@@ -38,54 +46,60 @@ class Sender:
         flow: name of the flow.
     """
 
-    def __init__(self, link: LinkState, transport: Transport, endpoint: FlowEndpoint) -> None:
-        self.flow = endpoint.flow
+    def __init__(self, link: LinkState, transport: Transport, flow: SendFlow) -> None:
+        self.flow = flow.flow
         self._link = link
-        self._endpoint = endpoint
+        self._driver = link.driver
+        self._session = link.driver.session
+        self._lock = link.driver.lock  # of the session
+        self._flow = flow
         self._transport = transport
         self._join = transport.join
-        self._core = endpoint.core
-        self._queue = endpoint.core.queue
-        self._topic = f"traffic/{endpoint.flow}".encode()
+        self._transmitter = Transmitter(flow, transport, link.driver)
+
+    def _new_locks(self) -> None:
+        """In a forked process: a thread that held a lock stayed with the parent."""
+        self._lock = self._driver.lock
+        self._transmitter.new_locks()
 
     def __repr__(self) -> str:
-        counters, _ = self._endpoint.snapshot()
+        counters, _ = self._snapshot()
         what = f"{counters['sent']} sent, {counters['outstanding']} not acknowledged, {counters['lost']} lost"
         return f"<twinlink.Sender of flow {self.flow!r}: {what}; {self._link.describe()}>"
 
     @property
     def priority(self) -> Priority:
         """``high`` or ``normal``."""
-        return self._endpoint.priority
+        return self._flow.options.priority
 
     @property
     def reliability(self) -> Reliability:
         """``repair`` or ``detect``."""
-        return self._endpoint.reliability
+        return self._flow.options.reliability
 
     @property
     def overflow(self) -> Overflow:
         """What happens when the flow is full."""
-        return self._core.overflow
+        return self._flow.options.overflow
 
     @property
     def pace(self) -> Pace:
         """``fastest`` or ``slowest``."""
-        return self._endpoint.pace
+        return self._flow.options.pace
 
     @property
     def max_payload(self) -> int:
         """Octets of the longest payload that this link sends, the path takes, and some peer takes that may get it."""
-        return self._endpoint.max_payload
+        return self._session.max_payload
 
     @property
     def on_ack(self) -> Callable[[Ack], None] | None:
         """Called with each `Ack`; may be set."""
-        return self._endpoint.on_ack
+        return cast("Callable[[Ack], None] | None", self._flow.ack_handler)
 
     @on_ack.setter
     def on_ack(self, on_ack: Callable[[Ack], None] | None) -> None:
-        self._endpoint.on_ack = on_ack
+        self._flow.ack_handler = on_ack
 
     def send(self, payload: Payload) -> int:
         """Send one message to every peer; returns its sequence number.  The payload may be changed afterwards.
@@ -108,39 +122,32 @@ class Sender:
             TypeError: the payload is none of these; says which call sends it.
             ConfigurationError: it is not C-contiguous, or cannot be written as UTF-8 or JSON.
         """
-        link, endpoint = self._link, self._endpoint
+        link, session, flow, transmitter = self._link, self._session, self._flow, self._transmitter
         if type(payload) is not bytes:
             payload = octets_of(payload)
         size = len(payload)
-        if size > endpoint.max_payload:
+        if size > session.max_payload:
             raise self._too_large(size)
-        core, unacked = self._core, self._core.unacked
         deadline = None
         while True:
-            if size <= unacked.room or link.closing or self._fits(size):  # else no frame is made, as long as that is
-                with endpoint.order_lock:
+            if size <= LONG_OCTETS or link.closing or self._fits(size):
+                with transmitter.order_lock:
                     if link.closing:
                         raise LinkClosed(f"the link to {link.endpoint} {link.closed_because}")
-                    sequence = self._queue.next_sequence
                     now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
-                    frame = self._join(_pack(DATA_WORD, size, link.epoch, sequence, sent_ns), payload)
-                    with endpoint.state_lock:
-                        had_pending = self._queue.has_pending
-                        try:
-                            inline = core.send(frame, size, now)
-                        except BaseException:
-                            core.recover_after_interrupt()
-                            raise
-                    if inline is not None:
-                        if inline and core.receivers.all:
-                            self._transport.send(self._topic, frame)
-                        elif inline:
-                            if link.peer_manager.alone:  # else it would be ahead of what is owed to a node
-                                self._transport.offer(self._topic, frame)
-                        elif not had_pending:
-                            link.wake_transmit()
-                        elif not sequence % BUNDLE_CHECK_MESSAGES and self._queue.bundle_is_ready(size, now):
-                            endpoint.transmitter.transmit_bundle()
+                    sequence = flow.next_sequence
+                    frame = self._join(_pack(DATA_WORD, size, session.epoch, sequence, sent_ns), payload)
+                    with self._lock:
+                        sent = session.send(flow, frame, size, now)
+                    if sent is TRANSMIT:
+                        self._transport.send(transmitter.topic, frame)
+                    elif sent is TRANSMIT_QUEUE:
+                        link.wake_transmit()
+                    elif sent is TRANSMIT_BUNDLE:
+                        transmitter.transmit_bundle()
+                    elif sent is OFFER:
+                        self._transport.offer(transmitter.topic, frame)
+                    if sent is not FULL:
                         return sequence
             deadline = deadline or time.monotonic() + link.send_timeout - min(link.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
@@ -167,7 +174,7 @@ class Sender:
     def _too_large(self, size: int, how_to_split: str = HOW_TO_SPLIT) -> PayloadTooLarge:
         most = self._link.max_payload
         what = f"a payload of {size} octets on flow {self.flow!r}: this link takes at most {most}"
-        less = self._link.peer_manager.smaller_limits(min(size, most))
+        less = self._session.smaller_limits(min(size, most))
         if less:
             return PayloadTooLarge(f"{what}; {less}: give both sides the same max_payload, or send it in parts")
         if most < MAX_PAYLOAD:
@@ -181,22 +188,21 @@ class Sender:
             raise self._full_error()
 
     def _full_error(self, on_ack_is_slow: bool = False) -> SendTimeout:
-        core = self._core
+        with self._lock:
+            kept_octets, unread_octets, is_slow = self._flow.fullness
         why = "the peer is stalled or slower than what is sent"
-        if on_ack_is_slow or core.flow_control.on_ack_is_slow:
+        if on_ack_is_slow or is_slow:
             why = "on_ack takes longer than acks take to come, or a handler of this link does not return"
         return SendTimeout(
-            f"flow {self.flow!r} to {self._link.peer_manager.up_names() or 'no peer'} has been full for"
+            f"flow {self.flow!r} to {self._session.up_names() or 'no peer'} has been full for"
             f" {self._link.send_timeout:g} s"
-            f" ({core.unacked.octets} octets not acknowledged, {core.flow_control.octets} not consumed): {why};"
+            f" ({kept_octets} octets not acknowledged, {unread_octets} not consumed): {why};"
             " this message was not sent.  Send less, give send_timeout= more time, or choose another overflow="
             " for the flow"
         )
 
     def _fits(self, size: int) -> bool:
-        with self._endpoint.state_lock:
-            fits = self._core.fits(size)
-        return fits or (self._endpoint.check_pace(_monotonic_ns(), size) and self._fits(size))
+        return self._driver.fits(self._flow, size)
 
     def flush(self, timeout: float | None = 1.0) -> None:
         """Return when every message sent so far, by any thread, has been acknowledged by every peer.
@@ -209,46 +215,49 @@ class Sender:
         """
         check_timeout(timeout)
         end = self._begin_flush()
-        if self._core.unacked.entries or self._core.unconfirmed.open or self._endpoint.on_ack_pending:
+        if not self._is_flushed(end):
             self._link.wait(partial(self._is_flushed, end), timeout)
         self._end_flush(end, timeout)
 
     def _begin_flush(self) -> int:
         """Transmit what waits for a bundle to fill; returns the end of what is flushed."""
-        endpoint, end = self._endpoint, self._queue.next_sequence
-        if self._queue.has_pending:
-            with endpoint.order_lock:
-                endpoint.transmitter.transmit_bundle()
-        return end
+        if self._flow.has_pending:
+            with self._transmitter.order_lock:
+                self._transmitter.transmit_bundle()
+        return self._flow.next_sequence
 
     def _end_flush(self, end: int, timeout: float | None) -> None:
         """Raise AckTimeout for messages below ``end`` that are not acknowledged."""
-        core = self._core
-        if not core.unacked.entries and not core.unconfirmed.open and not core.losses.unflushed:
+        if self._flow.is_clear:
             return
-        with self._endpoint.state_lock:
-            missing = RangeSet(core.missing().take(0, end))
-            outstanding, unacked_by = RangeSet(core.outstanding().take(0, end)), core.unacked.unacked_by()
-            lost_for = core.losses.take_unflushed(end)
-        if missing:
-            raise ack_timeout(self._link, core, missing, outstanding, unacked_by, lost_for, timeout)
+        with self._lock:
+            error = self._unacked_error(end, timeout)
+        if error is not None:
+            raise error
+
+    def _unacked_error(self, end: int, timeout: float | None) -> AckTimeout | None:
+        flow = self._flow
+        missing = flow.take_missing(end)
+        return ack_timeout(self._link, flow, missing, timeout) if missing.all else None
 
     def _is_flushed(self, end: int) -> bool:
-        core = self._core
-        if core.unacked.entries or core.unconfirmed.open:
-            if self._queue.next_sequence == end:  # no thread has sent meanwhile
+        flow = self._flow
+        with self._lock:
+            if not flow.is_resolved_below(end):
                 return False
-            with self._endpoint.state_lock:
-                if not core.is_resolved_below(end):
-                    return False
         # A handler that flushes does not wait for the calls that are to follow its own.
-        return not self._endpoint.on_ack_pending or self._link.in_callback()
+        return not flow.has_unreported_acks or self._link.in_callback()
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[int, list[Ack]]]:
+        """The counters, and by peer the acks that `stats` sums up, in the order in which they came."""
+        with self._lock:
+            return self._flow.stats(), self._flow.rtt.acks()
 
     def stats(self) -> SenderStats:
         """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer.
 
         Of messages that shared a frame one in 16 counts, unless there is an ``on_ack``.
         """
-        counters, acks = self._endpoint.snapshot()
-        made: Any = {**counters, "peers": rtt.stats(acks)}  # sorting takes ms, during which no other thread waits
+        counters, acks = self._snapshot()
+        made: Any = {**counters, "peers": rtt_stats(acks)}  # sorting takes ms, during which no other thread waits
         return cast(SenderStats, made)

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import time
+from collections.abc import Mapping
 
 from ..errors import TransportError
 from ..process.malloc import trim
@@ -12,6 +13,7 @@ from ..transports import Transport
 from .driver import SessionDriver
 from .heartbeat_thread import HeartbeatThread
 from .port_probe import PortProbe
+from .sender import Sender
 from .transmit_thread import TransmitThread
 
 STOP_S = 0.1  # for what is being sent: a transport may hold it while a peer is stalled
@@ -32,9 +34,11 @@ class Shutdown:
         heartbeat_thread: HeartbeatThread,
         transmit_thread: TransmitThread,
         port_probe: PortProbe | None,
+        senders: Mapping[str, Sender],
     ) -> None:
         self._transport = transport
         self._driver = driver
+        self._senders = senders
         self._heartbeat_thread = heartbeat_thread
         self._transmit_thread = transmit_thread
         self._port_probe = port_probe
@@ -47,7 +51,7 @@ class Shutdown:
             self._driver.report_undelivered()
             # Rounds are counted: a time limit would pass while the machine stands still.
             for _ in range(LOSS_ROUNDS):
-                if not self._driver.session.peer_manager.report_losses():
+                if not self._driver.report_losses():
                     break
                 callbacks.run()
             deadline = time.monotonic() + STOP_S
@@ -59,10 +63,10 @@ class Shutdown:
 
     def close_flows(self) -> None:
         """Name what is not acknowledged, and keep no message any more."""
-        self._log([sender.close() for sender in list(self._driver.senders.values())])
+        self._log(self._driver.close_flows())
 
     def _log(self, ended: list[tuple[str, str, RangeSet]]) -> None:
-        """Log what `FlowEndpoint.close` has said."""
+        """Log what `SessionDriver.close_flows` has said."""
         lacking = [one for one in ended if one[2]]
         for flow, by, missing in lacking[:MAX_LOGGED_FLOWS]:
             logger.warning("link to %s closed; on flow %s not acknowledged%s: %s", self._name, flow, by, missing)
@@ -77,20 +81,21 @@ class Shutdown:
 
     @defer_signals
     def _give_back(self, deadline: float) -> list[tuple[str, str, RangeSet]]:
-        """Say goodbye, and give back threads and transport; returns what every `FlowEndpoint.close` says."""
-        senders = list(self._driver.senders.values())
+        """Say goodbye, and give back threads and transport; returns what `SessionDriver.close_flows` says."""
+        transmitters = [sender._transmitter for sender in list(self._senders.values())]
         self._heartbeat_thread.stop(deadline - time.monotonic())
         self._transmit_thread.stop(deadline - time.monotonic())  # so that the bye is the last frame
         with contextlib.suppress(TransportError):
-            for sender in senders:
-                sender.transmitter.transmit_abandoned()
+            for transmitter in transmitters:
+                transmitter.transmit_final()
         with contextlib.suppress(TransportError):
             self._driver.send_bye()
-        for sender in senders:
-            sender.wait_for_send(deadline - time.monotonic())
+        for transmitter in transmitters:
+            transmitter.wait_for_send(deadline - time.monotonic())
         if self._port_probe is not None:
             self._port_probe.cancel()
+        self._driver.closed = True
         self._transport.close()
-        ended = [sender.close() for sender in senders]
+        ended = self._driver.close_flows()
         trim()
         return ended

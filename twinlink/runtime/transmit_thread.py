@@ -1,9 +1,12 @@
 """The thread that transmits what the flows have queued; it may have to wait for the transport."""
 
+from collections.abc import Mapping
+
 from ..process.guarded_thread import GuardedThread
 from ..process.wakeup import Wakeup
 from ..transports import Transport
 from .driver import SessionDriver
+from .sender import Sender
 
 BULK_S = 0.0005  # what is left of messages that came in bulk is transmitted when none has come for so long
 
@@ -11,17 +14,15 @@ BULK_S = 0.0005  # what is left of messages that came in bulk is transmitted whe
 class TransmitThread:
     """Runs from `start` until `stop`."""
 
-    def __init__(self, node: str, transport: Transport, driver: SessionDriver) -> None:
+    def __init__(self, node: str, transport: Transport, driver: SessionDriver, senders: Mapping[str, Sender]) -> None:
         self._driver = driver
-        self._budgets = driver.session.peer_manager.budgets
-        self._turn = 0  # of the flows of normal priority, which goes first
+        self._senders = senders
         self._stopping = False
         self._wakeup = Wakeup()
         name, errors = f"twinlink-{node}-transmit", transport.internal_errors
         # A transport that failed must not end it: the peers still count on us.
         self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._stopping)
-        for budget in self._budgets.values():
-            budget.on_room = self.wake
+        driver.wake_transmit = self.wake
 
     def start(self) -> None:
         """Begin to transmit."""
@@ -45,22 +46,19 @@ class TransmitThread:
         """Hand over the queue of each flow, as far as it may go; whether some flow asks to come again soon.
 
         Flows of high priority go first; if there are any, the others break off when woken, so that those come first
-        again.  The others go in turns: next time it begins with the one behind that which took the last of the room.
+        again.
         """
-        senders = list(self._driver.senders.values())
-        urgent = [sender for sender in senders if sender.priority == "high"]
-        soon = False
-        for sender in urgent:
-            soon |= sender.transmitter.transmit(lambda: self._stopping)
-        others = [sender for sender in senders if sender.priority == "normal"]
-        budget, first = self._budgets["normal"], self._turn
-        for turn in range(first, first + len(others)):
-            had_room = budget.room > 0
-            soon |= others[turn % len(others)].transmitter.transmit(
-                lambda: self._wakeup.is_set if urgent else self._stopping
+        with self._driver.lock:
+            flows = self._driver.session.transmit_order()
+        soon, has_urgent = False, any(sender.priority == "high" for sender in list(self._senders.values()))
+        for flow in flows:
+            if (sender := self._senders.get(flow.flow)) is None:
+                soon = True  # it is being opened
+                continue
+            breaks_off = has_urgent and sender.priority == "normal"
+            soon |= sender._transmitter.transmit(
+                (lambda: self._stopping or self._wakeup.is_set) if breaks_off else lambda: self._stopping
             )
-            if had_room and budget.room <= 0:
-                self._turn = (turn + 1) % len(others)
         return soon
 
     def _run(self) -> None:

@@ -3,43 +3,36 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-from ..protocol.frames import Kind, abandoned_body, mark_retransmitted
-from ..protocol.frames import frame as make_frame
-from ..protocol.send.flow import SendFlow
+from ..protocol.frames import Kind
+from ..protocol.session import SendFlow
 from ..transports import Transport
+from .driver import KIND_AT, SessionDriver
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 
 class Transmitter:
-    """Of one flow, with the locks that it shares with the flow's `Sender`.
-
-    They are taken in this order: ``transmit_lock``, ``order_lock``, ``state_lock``.  A thread that holds ``order_lock``
-    only tries for ``transmit_lock``.
+    """Of one flow, with the locks that it shares with the flow's `Sender` (docs/locks.md).
 
     Attributes:
-        transmit_lock: the queue goes out in order.
-        order_lock: numbers go out in order.
-        state_lock: the flow, against the threads that take in acks and transmit the queue.
+        topic: of the flow's messages.
+        transmit_lock: the queue leaves in order.
+        order_lock: numbers leave in order, and an announcement behind all that was sent.
     """
 
-    def __init__(self, core: SendFlow, transport: Transport, topic: bytes, epoch: int) -> None:
-        self._core = core
-        self._queue = core.queue
-        self._budget = core.in_flight.budget
+    def __init__(self, flow: SendFlow, transport: Transport, driver: SessionDriver) -> None:
+        self.topic = f"traffic/{flow.flow}".encode()
+        self._flow = flow
         self._transport = transport
-        self._topic = topic
-        self._epoch = epoch
-        self._next_at_transmit = 0  # number of the next message when the transmit thread last came
+        self._driver = driver
+        self._next_frame = driver.session.next_frame
         self.new_locks()
 
     def new_locks(self) -> None:
         """In a forked process: a thread that held a lock stayed with the parent."""
         self.transmit_lock = threading.RLock()
         self.order_lock = threading.Lock()
-        self.state_lock = threading.Lock()
 
     def transmit(self, stops: Callable[[], bool]) -> bool:
         """For the transmit thread: transmit the queue, as far as the limits allow, and until ``stops()``.
@@ -47,15 +40,20 @@ class Transmitter:
         Returns True where messages come in bulk just now: the thread that sends them transmits them, a bundle at a
         time.  The transmit thread is to come again soon for what is left when no more come.
         """
-        queue = self._queue
-        while queue.has_pending and not stops():
-            unpressured = not self._budget.backpressured  # else the sending threads transmit nothing
-            if unpressured and queue.next_sequence != self._next_at_transmit and queue.in_bulk(_monotonic_ns()):
-                self._next_at_transmit = queue.next_sequence
-                return True
+        flow, driver = self._flow, self._driver
+        while not stops():
             with self.transmit_lock:
-                if not self._transmit_next(may_block=True):
-                    break
+                with driver.lock:
+                    if flow.leaves_to_sender(_monotonic_ns()):
+                        return True
+                    frame = self._next_frame(flow, _time_ns(), may_block=True)
+                if frame is None:
+                    return False
+                if frame[KIND_AT] == Kind.ABANDONED:
+                    # It is to be behind all that was sent: a thread that sends past the queue gets through first.
+                    with self.order_lock:
+                        pass
+                self._hand_over(frame)
         return False
 
     def transmit_bundle(self) -> None:
@@ -63,55 +61,33 @@ class Transmitter:
 
         Does nothing while the transmit thread is transmitting: that will do.
         """
-        if self._core.receivers.all_take_bundles:
-            try:
-                if self.transmit_lock.acquire(False):
-                    self._transmit_next(may_block=False)
-            finally:  # Ctrl-C comes between any two calls, so there is none before release, which knows the owner
-                try:  # noqa: SIM105
-                    self.transmit_lock.release()
-                except RuntimeError:
-                    pass
+        try:
+            if self.transmit_lock.acquire(False):
+                with self._driver.lock:
+                    frame = self._next_frame(self._flow, _time_ns(), may_block=False)
+                if frame is not None:
+                    self._hand_over(frame)
+        finally:  # Ctrl-C comes between any two calls, so there is none before release, which knows the owner
+            try:  # noqa: SIM105
+                self.transmit_lock.release()
+            except RuntimeError:
+                pass
 
-    def transmit_abandoned(self) -> None:
+    def _hand_over(self, frame: bytes) -> None:
+        # Under backpressure the others get it, and a peer that fell silent requests it, should it return.
+        transmit = self._transport.offer if self._flow.is_backpressured else self._transport.send
+        transmit(self.topic, frame)
+
+    def transmit_final(self) -> None:
         """The link ends: tell the peers what they will not get any more.  Never waits.  Raises TransportError."""
-        with self.state_lock:
-            announcements = self._core.final_abandoned()
+        with self._driver.lock:
+            frames = self._flow.final_frames(_time_ns())
         transport = self._transport
         transmit = transport.offer if transport.gives_up_ns else transport.send  # the one of them that never waits
-        for announcement in announcements:
-            transmit(self._topic, self._encode(Kind.ABANDONED, announcement))
+        for frame in frames:
+            transmit(self.topic, frame)
 
-    def _transmit_next(self, may_block: bool) -> bool:
-        """Transmit what `SendQueue.next_frame` gives, once; whether it gave anything.  Needs ``transmit_lock``."""
-        with self.state_lock:
-            try:
-                content = self._queue.next_frame(may_block)
-            except BaseException:
-                self._core.recover_after_interrupt()
-                raise
-        if content is None:
-            return False
-        if may_block and content[0] is Kind.ABANDONED:
-            # It is to be behind all that was sent: a thread that sends past the queue gets through first.
-            with self.order_lock:
-                pass
-        frame = self._encode(*content)
-        # Under backpressure the others get it, and a peer that fell silent requests it, should it return.
-        transmit = self._transport.offer if self._budget.backpressured else self._transport.send
-        transmit(self._topic, frame)
-        return True
-
-    def _encode(self, kind: Kind, what: Any) -> bytes:
-        """What `SendQueue.next_frame` gave, as one frame."""
-        if kind is Kind.FRAGMENT:
-            fragment: bytes = what
-            return fragment
-        if kind is Kind.ABANDONED:
-            return make_frame(kind, self._epoch, self._queue.next_to_send, _time_ns(), abandoned_body(*what))
-        frames: list[bytes] = [mark_retransmitted(frame) for frame in what] if kind is Kind.RETRANSMIT else what
-        if len(frames) == 1:
-            return frames[0]
-        added = self._transport.added_octets
-        body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
-        return make_frame(Kind.BUNDLE, self._epoch, 0, _time_ns(), body)
+    def wait_for_send(self, patience_s: float) -> None:
+        """Return when no thread is in the transport on behalf of this flow; none will enter it any more."""
+        if self.order_lock.acquire(timeout=max(0.0, patience_s)):
+            self.order_lock.release()

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from ..protocol.receive.flow import ReceiveFlow
+from ..protocol.session import ReceiveFlow
 from ..spelling import near
 
 LOOK_NS = 1_000_000_000

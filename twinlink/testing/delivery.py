@@ -14,7 +14,7 @@ import pytest
 
 import twinlink
 from twinlink.protocol.frames import MAX_PAYLOAD
-from twinlink.protocol.send.endpoint import Reliability
+from twinlink.protocol.session import Reliability
 
 from .base import (
     Conformance,

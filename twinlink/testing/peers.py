@@ -196,7 +196,7 @@ class Peers(Conformance):
             peer.meet(link)
         wait_until(lambda: told(*peers))
         caplog.clear()
-        link._peer_manager._duplicate_names._reported.clear()
+        link._session.peer_manager.duplicate_names._reported.clear()
         wait_until(lambda: told(peers[1]) or drain(link, twinlink.PeerDown))  # the first falls silent,
         wait_until(lambda: told(*peers))  # and is no longer heard
         assert link.peers() == ["gnb"]

@@ -26,10 +26,14 @@ def consumed_does_not_pass_the_ack() -> Trace:
     trace = Trace("and passes an unacknowledged message only by giving it up")
     trace.listen("f")
     trace.up()
-    trace.take_beside_ack("f")
     trace.data("f", 0, octets=131_072)
+    trace.with_more_behind()
+    trace.take("f")
     trace.delivers(0)
-    trace.transmits(ack("f", 0), ack("f", consumed="1"), within_ms=200)
+    trace.transmits(ack("f", consumed="0"), within_ms=0)
+    trace.wait(1)
+    trace.data("f", 1)
+    trace.transmits(ack("f", 0), within_ms=5)
     return trace
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from ... import options as link_options
 from ...errors import ConfigurationError, TransportMissing
-from ...protocol.send.endpoint import Reliability
+from ...protocol.session import Reliability
 from ...spelling import near
 from ...transports import Endpoint, names
 from ...transports.mosquitto import SBIN

@@ -1,7 +1,7 @@
 """Acknowledgements: of each message at once, or of several together.  No I/O, no clock."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..frames import (
     ACK_ONE,
@@ -24,7 +24,7 @@ _pack_one = ACK_ONE.pack
 
 
 class AckQueue:
-    """The acks of one session.  All methods but `credit_update` are for the thread that receives.
+    """The acks of one session.
 
     Attributes:
         sent: how many frames.
@@ -70,9 +70,12 @@ class AckQueue:
             records, self._batch, self._batch_for = self._batch, [], None
             self.due.append((topic, stream, records, 0))
 
-    def frames(self, now_ns: int) -> Iterator[tuple[bytes, bytes]]:
-        """Topic and frame of each ack that is due; what a frame says is announced when the next one is taken."""
-        due = self.due
+    def frames(self, now_ns: int) -> list[tuple[bytes, bytes]]:
+        """Topic and frame of each ack that is due.
+
+        They must leave before any `credit_update` that is made later.
+        """
+        due, frames = self.due, []
         while due:
             topic, stream, records, t2_ns = due.popleft()
             number = self.sent
@@ -88,7 +91,7 @@ class AckQueue:
                     consumed = acked
                 else:
                     stream.unreported_octets = 0
-                yield topic, _pack_one(
+                frame = _pack_one(
                     ACK_WORD, ACK_ONE_LENGTH, self._epoch, number, now_ns,
                     stream.epoch, consumed, sequence, sent_ns, received_ns,
                 )  # fmt: skip
@@ -96,17 +99,19 @@ class AckQueue:
                 acked = max(stream.acked, records.stop)
                 consumed = _consumed_to_report(stream, acked)
                 body = ack_range_body(stream.epoch, consumed, records.start, records.stop, t2_ns)
-                yield topic, make_frame(Kind.ACK_RANGE, self._epoch, number, now_ns, body)
+                frame = make_frame(Kind.ACK_RANGE, self._epoch, number, now_ns, body)
             else:
                 acked = max([stream.acked, *[record[0] + 1 for record in records]])  # the last may be a repeat
-                yield topic, self._ack(stream, records, acked, number, now_ns)
+                frame = self._ack(stream, records, acked, number, now_ns)
+            frames.append((topic, frame))
             stream.acked = acked
             # What the application consumed before its ack was out could not be announced then.
             if records and stream.unreported_octets >= CREDIT_UPDATE_OCTETS:
                 due.appendleft((topic, stream, (), 0))
+        return frames
 
     def credit_update(self, stream: PeerStream, now_ns: int) -> bytes:
-        """A frame that says how far a stream is consumed.  May be called by any thread."""
+        """A frame that says how far a stream is consumed."""
         number = self.sent
         self.sent = number + 1
         return self._ack(stream, (), stream.acked, number, now_ns)

@@ -113,7 +113,7 @@ class ReceiveFlow:
 
     Attributes:
         subscribed: whether the application has subscribed to the flow.
-        handler: gets each message; without one they wait in ``queue``.
+        handler: what is to get each message, for `Context.deliveries`; without one they wait in ``queue``.
         streams: by epoch.
         named_by: the peer that named it first; 0: a node that had not said hello, or this side.
         watched: whether each message is to be looked at: its age or length has a limit, or the flow has ``sync``.
@@ -196,15 +196,14 @@ class ReceiveFlow:
             due = stream.reorder_buffer.next_due if stream.reorder_buffer else stream.tracker.next
             stream.consumed = stream.acked = max(stream.consumed, due)
 
-    def next_message(self) -> tuple[Message, PeerStream | None] | None:
+    def next_message(self, tells_end: bool = False) -> tuple[Message, PeerStream | None] | None:
         """The next message, and the stream whose sender is to be told now how far it is consumed; None without any.
 
-        Not every message is told: then the stream is None.
+        Not every message is told: then the stream is None.  ``tells_end``: where none is left, that is told.
         """
-        try:
-            message = self.queue.popleft()
-        except IndexError:
+        if not self.queue:
             return None
+        message = self.queue.popleft()
         size = len(message.payload)
         stream = self.streams.get(message.epoch)
         if stream is None:
@@ -213,7 +212,8 @@ class ReceiveFlow:
         if message.sequence >= stream.consumed:
             stream.consumed = message.sequence + 1
         stream.unreported_octets += size + MESSAGE_WEIGHT_OCTETS
-        return message, stream if stream.unreported_octets >= CREDIT_UPDATE_OCTETS else None
+        tells = stream.unreported_octets >= CREDIT_UPDATE_OCTETS or (tells_end and not self.queue)
+        return message, stream if tells else None
 
     def stats(self) -> dict[str, Any]:
         """Counters over all sender sessions, and what is queued."""

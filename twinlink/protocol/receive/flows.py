@@ -18,10 +18,10 @@ Found = tuple[ReceiveFlow | None, bytes]  # None: it cannot be held; its ack top
 
 
 class FlowTable:
-    """Of one session; for the thread that receives, except `flow`.
+    """Of one session.
 
     Attributes:
-        flows: by name.  Other threads may read it.
+        flows: by name.
         by_topic: each with its ack topic.
     """
 
@@ -47,12 +47,11 @@ class FlowTable:
         self._strangers: deque[tuple[ReceiveFlow, int]] = deque()  # streams of nodes that had not said hello
 
     def flow(self, name: str) -> ReceiveFlow:
-        """A flow, made when it is first named here or by a peer.  May be called by any thread."""
+        """A flow, made when it is first named here or by a peer."""
         receive_flow = self.flows.get(name)
         if receive_flow is None:
-            receive_flow = self.flows.setdefault(name, ReceiveFlow(name))  # another thread may be quicker
-            self._peer_manager.on_flow(name)
-            self.by_topic.setdefault(f"traffic/{name}".encode(), (receive_flow, f"ack/{name}".encode()))
+            receive_flow = self.flows[name] = ReceiveFlow(name)
+            self.by_topic[f"traffic/{name}".encode()] = receive_flow, f"ack/{name}".encode()
         return receive_flow
 
     def add(self, topic: bytes, epoch: int) -> Found:

@@ -125,7 +125,7 @@ class SelectiveRepeat:
             if len(rejected) > room:
                 known = min(known, rejected[room][0])
             missing = list(RangeSet([*missing, *rejected[:room]]))
-        self._context.send(ack_topic, Kind.NAK, nak_body(stream.epoch, known, missing))
+        self._context.send_control(ack_topic, Kind.NAK, nak_body(stream.epoch, known, missing))
 
     def request(self, ack_topic: bytes, stream: PeerStream, end: int) -> None:
         """There is room for what was refused below ``end``."""

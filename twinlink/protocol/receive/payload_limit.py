@@ -11,7 +11,7 @@ from .window import ReceiveWindow
 
 
 class PayloadLimit:
-    """Of one session; for the thread that receives."""
+    """Of one session."""
 
     def __init__(
         self,

@@ -1,10 +1,9 @@
 """The receiving side of all flows of a session: messages come in, in frames of any kind.  No I/O, no clock."""
 
-from collections.abc import Callable
 from itertools import repeat
 
 from ...message import Message
-from ..context import Calls, Context
+from ..context import MESSAGES, QUEUED, Context
 from ..fragmentation import FragmentReassembler, FrameTooLong
 from ..frames import (
     HEADER_OCTETS,
@@ -34,17 +33,18 @@ from .window import ReceiveWindow
 
 UNCLAIMED_OCTETS = MAX_UNCONSUMED * MESSAGE_OVERHEAD_OCTETS * 7 // 8  # below what a flow may have in flight, all tiny
 
+_ONE = range(1)
 _new = tuple.__new__  # a named tuple's own constructor takes three times as long
 
 
 class MessageReceiver:
     """data -> order -> queue or handler -> ack;  a gap -> nak;  abandoned -> gap.
 
-    For the thread that receives, except `flow`.  Methods that take a frame raise MalformedFrame.
+    Methods that take a frame raise MalformedFrame.
 
     Attributes:
-        flows: by name.  Other threads may read it.
-        flow: the receiving side of a flow, made when it is first named.  Any thread may call it.
+        flows: by name.
+        flow: the receiving side of a flow, made when it is first named.
         acks: that are to be sent.
         report_refused: tells senders what there was no room for.
     """
@@ -53,15 +53,12 @@ class MessageReceiver:
         self,
         context: Context,
         peer_manager: PeerManager,
-        calls: Calls,
-        call_next: Callable[[ReceiveFlow], None],
         limits: Limits,
         limit_counters: LimitCounters,
     ) -> None:
-        """``call_next(flow)`` calls the flow's handler with the next message of its queue."""
         self.acks = AckQueue(context.epoch)
         self._context, self._peer_manager = context, peer_manager
-        self._calls, self._call_next = calls, call_next
+        self._deliveries = context.deliveries
         self._age_filter = AgeFilter(context)
         self._gap_reporter = GapReporter(context)
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
@@ -115,13 +112,13 @@ class MessageReceiver:
             return
         # The fast lane: what `_take_in` does for several, for one message that is its stream's next, on a flow without
         # checks.  A frame takes 1.9 us with it, and 2.3 us without.
-        tracker, handler, calls = stream.tracker, receive_flow.handler, self._calls
-        if handler is None or calls.running or calls.pending or receive_flow.queue:
+        tracker, handler, deliveries = stream.tracker, receive_flow.handler, self._deliveries
+        if handler is None or deliveries or receive_flow.queue:
             if stream.waiting_octets + size > stream.granted_octets or len(receive_flow.queue) > MAX_UNCONSUMED:
                 self._on_message(receive_flow, ack_topic, stream, message, retransmitted, in_bulk)
                 return
             if handler is not None:
-                calls.enqueue(self._call_next, (receive_flow,), receive_flow.flow)
+                deliveries.append((receive_flow, _ONE, receive_flow.flow, QUEUED))
             tracker.next = sequence + 1  # from here on as in `_take_in`
             tracker.received += 1
             stream.waiting_octets += size
@@ -131,7 +128,7 @@ class MessageReceiver:
             tracker.received += 1
             if sequence >= stream.consumed:
                 stream.consumed = sequence + 1
-            calls.pending.append((handler, (message,), receive_flow.flow))
+            deliveries.append((handler, (message,), receive_flow.flow, MESSAGES))
         # What has a handler is acknowledged at once: the handler may take its time.
         record = (sequence, sent_ns, self._context.now_ns)
         self.acks.add(ack_topic, stream, record, in_bulk and handler is None)
@@ -162,7 +159,7 @@ class MessageReceiver:
             messages = list(map(_new, repeat(Message), fields))
             self._on_run(receive_flow, ack_topic, stream, messages, retransmitted, has_room)
             at = end
-        if not in_bulk or self._calls.pending:
+        if not in_bulk or self._deliveries:
             self.acks.flush()
 
     def _on_run(
@@ -192,11 +189,11 @@ class MessageReceiver:
         message is delivered and counted, or it is missing and will be retransmitted.  Deferring signals instead takes
         10 us.
         """
-        tracker, handler, calls, flow = stream.tracker, receive_flow.handler, self._calls, receive_flow.flow
+        tracker, handler, deliveries, flow = stream.tracker, receive_flow.handler, self._deliveries, receive_flow.flow
         count, end = len(messages), messages[-1].sequence + 1
-        if handler is None or calls.running or calls.pending or receive_flow.queue:
+        if handler is None or deliveries or receive_flow.queue:
             if handler is not None:
-                calls.enqueue(self._call_next, [receive_flow] * count, flow)
+                deliveries.append((receive_flow, range(count), flow, QUEUED))
             octets = sum([len(message[0]) for message in messages])
             if is_next:
                 tracker.next = end
@@ -209,7 +206,7 @@ class MessageReceiver:
             tracker.next = end
             tracker.received += count
         stream.consumed = consumed
-        calls.pending.append((handler, messages, flow))
+        deliveries.append((handler, messages, flow, MESSAGES))
 
     # Off the path: what is not simply the next message of a flow without checks
 
@@ -268,7 +265,7 @@ class MessageReceiver:
             reorder_buffer.next_due += 1
             return
         if receive_flow.handler is not None:
-            self._calls.enqueue(self._call_next, (receive_flow,), receive_flow.flow)
+            self._deliveries.append((receive_flow, _ONE, receive_flow.flow, QUEUED))
         reorder_buffer.next_due += 1  # in a row, as in `_take_in`
         receive_flow.queue.append(message)
 
@@ -296,7 +293,7 @@ class MessageReceiver:
         receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         if receive_flow is None:
             if not ranges:  # have it send again what it still keeps, to be rejected
-                self._context.send(ack_topic, Kind.NAK, nak_body(epoch, 0, [(0, next_to_send)]))
+                self._context.send_control(ack_topic, Kind.NAK, nak_body(epoch, 0, [(0, next_to_send)]))
             return
         stream = receive_flow.streams.get(epoch)
         if stream is None:
@@ -371,6 +368,11 @@ class MessageReceiver:
 
     # Flows
 
+    def deliver_queued(self, receive_flow: ReceiveFlow) -> None:
+        """The handler of the flow is to get all that waits in its queue."""
+        if receive_flow.queue:
+            self._deliveries.append((receive_flow, range(len(receive_flow.queue)), receive_flow.flow, QUEUED))
+
     def _understands_rejection(self, epoch: int) -> bool:
         peer = self._peer_manager.find(epoch)
         return peer is not None and peer.repairs
@@ -388,9 +390,8 @@ class MessageReceiver:
                     self._window.on_tick(f"ack/{receive_flow.flow}".encode(), stream)
             if receive_flow.watched:
                 self._age_filter.report_changes(receive_flow)
-            if receive_flow.handler is not None and receive_flow.queue and not self._calls.pending:
-                # Ctrl-C has cut off a call.
-                self._calls.enqueue(self._call_next, [receive_flow] * len(receive_flow.queue), receive_flow.flow)
+            if receive_flow.handler is not None and receive_flow.queue and not self._deliveries:
+                self.deliver_queued(receive_flow)  # Ctrl-C has cut off a call
 
     def report_undelivered(self) -> None:
         """Report what was not delivered and has not been reported yet: the session ends."""

@@ -16,7 +16,7 @@ COUNT_INTERVAL_NS = 10_000_000  # between two counts of what all flows hold
 
 
 class UnclaimedLimiter:
-    """Of one session; for the thread that receives."""
+    """Of one session."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class UnclaimedLimiter:
         if self._understands(epoch):
             records = [(sequence, sent_ns, REJECTED) for sequence, sent_ns in messages]
             consumed = max(sequence for sequence, _ in messages) + 1
-            self._context.send(ack_topic, Kind.ACK, ack_body(epoch, consumed, records))
+            self._context.send_control(ack_topic, Kind.ACK, ack_body(epoch, consumed, records))
 
     def _count(self, receive_flow: ReceiveFlow, stream: PeerStream, sequence: int) -> None:
         stream.rejected_count += 1

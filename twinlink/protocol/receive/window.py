@@ -23,7 +23,7 @@ MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is s
 
 
 class ReceiveWindow:
-    """Of one session; for the thread that receives.
+    """Of one session.
 
     Each stream is granted room as it needs it, at most ``window`` octets, from ``buffer_octets`` for all of them.  Of
     these one peer gets half at most, and all nodes that are not up get a quarter together.  A peer that is up always
@@ -114,7 +114,7 @@ class ReceiveWindow:
         while self._refused:
             stream, ack_topic = self._refused.popitem()
             stream.refused_octets = 0
-            self._context.send(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
+            self._context.send_control(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
 
     def has_room(self, stream: PeerStream, octets: int) -> bool:
         """Whether so many octets more, of messages that are not held, may wait; they are granted."""

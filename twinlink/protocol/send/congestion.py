@@ -1,13 +1,12 @@
 """How many octets may be in flight: a limit the size of the path's bandwidth-delay product, from its delivery rate.
 
-The flows of a link share it.  No I/O; the one lock is there because flows of several threads do.
+The flows of a link share it.  No I/O, no clock.
 """
 
-import threading
 from collections.abc import Callable
 
 FRAGMENTS = 4  # as many of a long frame may be in flight: enough to go on while the first is answered for
-MIN_FRAGMENT_OCTETS = 16 * 1024  # of a part at least: each costs two frames
+MIN_FRAGMENT_OCTETS = 16 * 1024  # each costs two frames
 
 GIGABIT = 0.125  # octets a nanosecond: faster ones need no more than this in flight
 MIN_IN_FLIGHT_OCTETS = 192 * 1024  # in flight whatever the path: 1.6 ms of a gigabit, and a few fragments or bundles
@@ -42,9 +41,6 @@ class InFlightBudget:
             wait for it: nothing goes directly, and no more than the transport takes at once is in flight to the others.
         in_flight: octets of all flows, framing included.
         on_room: called when there is room again and there was none.
-
-    ``in_flight`` is changed by each flow's `InFlight`, in single statements without a call: between such no other
-    thread runs (CPython's interpreter lock), and no Ctrl-C comes.
     """
 
     def __init__(self, limit: int, hellos_overtake: bool = False) -> None:
@@ -56,7 +52,6 @@ class InFlightBudget:
         self._backpressured_until_ns = 0
         self.in_flight = 0
         self.on_room: Callable[[], None] = _nothing
-        self._lock = threading.Lock()  # the flows' own do not keep them apart from each other
 
     def divide(self, limit: int, inline: int, unfragmented: int, sharing: int, now_mono_ns: int) -> None:
         """Set the limits anew, for so many flows ``sharing`` them; a frame of ``unfragmented`` octets goes in one
@@ -64,22 +59,20 @@ class InFlightBudget:
 
         That is so even where a flow's share is less.
         """
-        with self._lock:
-            self.backpressured = now_mono_ns < self._backpressured_until_ns
-            if self.backpressured:
-                limit, unfragmented = min(limit, inline), min(unfragmented, inline)
-            self.limit, self.inline = limit, 0 if self.backpressured else min(limit, inline)
-            self.share, self.inline_share = limit // sharing, self.inline // sharing
-            self.unfragmented = max(self.share, unfragmented)
-            self.fragment = max(self.share // FRAGMENTS, MIN_FRAGMENT_OCTETS)
+        self.backpressured = now_mono_ns < self._backpressured_until_ns
+        if self.backpressured:
+            limit, unfragmented = min(limit, inline), min(unfragmented, inline)
+        self.limit, self.inline = limit, 0 if self.backpressured else min(limit, inline)
+        self.share, self.inline_share = limit // sharing, self.inline // sharing
+        self.unfragmented = max(self.share, unfragmented)
+        self.fragment = max(self.share // FRAGMENTS, MIN_FRAGMENT_OCTETS)
 
     def apply_backpressure(self, inline: int, until_mono_ns: int) -> None:
         """A peer fell silent: `backpressured` until then.  ``inline``: octets that the transport takes at once."""
-        with self._lock:
-            self.backpressured, self._backpressured_until_ns = True, until_mono_ns
-            self.inline = self.inline_share = 0
-            self.limit, self.unfragmented = min(self.limit, inline), min(self.unfragmented, inline)
-            self.fragment = min(self.fragment, inline // FRAGMENTS)
+        self.backpressured, self._backpressured_until_ns = True, until_mono_ns
+        self.inline = self.inline_share = 0
+        self.limit, self.unfragmented = min(self.limit, inline), min(self.unfragmented, inline)
+        self.fragment = min(self.fragment, inline // FRAGMENTS)
 
     @property
     def room(self) -> int:
@@ -95,8 +88,8 @@ class InFlightBudget:
 class DeliveryRateEstimator:
     """Feed it what got through; ask it how much may be in flight.
 
-    As long as something waits, the path takes what it can: how fast that is shows from one tick to the next.  When it
-    takes all and nothing waits, it may be faster than that: twice as much may be in flight as it took since the last
+    While data is queued, the delivery rate from one tick to the next equals the path's capacity.  When the path takes
+    all and nothing is queued, it may be faster than that: twice as much may be in flight as it took since the last
     look, since a few small messages say nothing of how it takes many.
     """
 

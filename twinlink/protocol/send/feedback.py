@@ -1,9 +1,6 @@
-"""Feedback on what this node has sent: acks, naks and progress reach the flow's sender, then `on_ack`.  No I/O."""
+"""Feedback on what this node has sent: acks, naks, refusals and progress reach their flow.  No I/O."""
 
-from collections.abc import Callable
-
-from ...message import Ack
-from ..context import Calls, Context
+from ..context import ACKS, Context
 from ..frames import (
     ACK_ONE,
     MalformedFrame,
@@ -15,7 +12,8 @@ from ..frames import (
     parse_refused,
 )
 from ..peers import PeerManager
-from .endpoint import SendEndpoint
+from .flow import SendFlow
+from .flows import SendFlows
 
 ACK_ONE_OCTETS = ACK_ONE.size
 # Where one message after the other is lost, an event for each would push out all others.
@@ -25,24 +23,19 @@ _unpack_ack_one = ACK_ONE.unpack
 
 
 class FeedbackDispatcher:
-    """Of one session; for the thread that receives, except `add_sender`.
+    """Of one session.
 
-    ``epoch`` is that of the peer that speaks.  All methods that take a frame raise MalformedFrame, and do nothing where
-    another node's messages are meant: what a listener sends reaches all its connectors.
+    ``epoch`` is that of the peer that speaks.  All methods raise MalformedFrame, and do nothing where another node's
+    messages are meant: what a listener sends reaches all its connectors.
     """
 
-    def __init__(self, context: Context, peer_manager: PeerManager, calls: Calls) -> None:
+    def __init__(self, context: Context, peer_manager: PeerManager, send_flows: SendFlows) -> None:
         self._context = context
         self._epoch = context.epoch
-        self._peer_manager = peer_manager
         self._sessions = peer_manager.peers.sessions
-        self._calls = calls
-        self._senders: dict[bytes, SendEndpoint] = {}  # by ack topic
+        self._send_flows = send_flows
+        self._by_topic = send_flows.by_ack_topic
         self._reported_mono_ns = 0
-
-    def add_sender(self, sender: SendEndpoint) -> None:
-        """From now on feedback on its flow reaches it."""
-        self._senders[f"ack/{sender.flow}".encode()] = sender
 
     def on_ack(self, topic: bytes, frame: bytes | memoryview, epoch: int, t3_ns: int, is_range: bool = False) -> None:
         """A peer has messages, or its application has consumed more; ``is_range``: it is an ack range."""
@@ -62,58 +55,82 @@ class FeedbackDispatcher:
         peer = self._sessions.get(epoch)
         if records and peer is not None:  # without records it may tell of a message of long ago
             peer.confirmed_mono_ns = mono_ns
-        sender = self._senders.get(topic)
-        if sender is None:
+        flow = self._by_topic.get(topic)
+        if flow is None:
             raise MalformedFrame("topic")
-        acks = sender.ack_received(epoch, consumed, records, t2_ns, t3_ns, t4_ns, mono_ns)
-        if sender.on_ack is not None:
-            self._call_on_ack(sender, sender.on_ack, acks)
-        if sender.losses.unreported and mono_ns - self._reported_mono_ns > REPORT_INTERVAL_NS:
+        handler = flow.ack_handler
+        try:
+            if isinstance(records, range):
+                acks = flow.on_ack_range(epoch, records, t2_ns, t3_ns, t4_ns, mono_ns, handler is not None)
+            else:
+                acks = flow.on_ack(epoch, records, t3_ns, t4_ns, mono_ns)
+            flow.on_consumed(epoch, consumed)
+        except BaseException:
+            flow.recover_after_interrupt()
+            raise
+        if flow.pace_keeper.watches:
+            flow.pace_keeper.on_acked(epoch, records)
+        if flow.queue.has_pending:
+            self._send_flows.on_feedback(flow)
+        if handler is not None and acks:
+            flow.flow_control.unreported_acks += len(acks)
+            context.deliveries.append((handler, acks, flow.flow, ACKS))
+        if flow.losses.unreported and mono_ns - self._reported_mono_ns > REPORT_INTERVAL_NS:
             self._reported_mono_ns = mono_ns
-            self._peer_manager.report_losses()
+            with context.uninterrupted():
+                self._send_flows.report_losses()
 
     def on_nak(self, topic: bytes, frame: bytes | memoryview, epoch: int, t3_ns: int) -> None:
         """A peer says what it misses."""
         nak_epoch, known, missing = parse_nak(frame)
-        if (sender := self._sender_for(topic, nak_epoch)) is None:
+        if (flow := self._flow(topic, nak_epoch)) is None:
             return
-        acks = sender.nak_received(epoch, known, missing, t3_ns, self._context.now_ns, self._context.mono_ns)
-        if sender.on_ack is not None:
-            self._call_on_ack(sender, sender.on_ack, acks)
+        context = self._context
+        try:
+            acks = flow.on_nak(epoch, known, missing, t3_ns, context.now_ns, context.mono_ns)
+        except BaseException:
+            flow.recover_after_interrupt()
+            raise
+        self._send_flows.on_feedback(flow)
+        if flow.ack_handler is not None and acks:
+            flow.flow_control.unreported_acks += len(acks)
+            context.deliveries.append((flow.ack_handler, acks, flow.flow, ACKS))
 
     def on_refused(self, topic: bytes, frame: bytes | memoryview, epoch: int) -> None:
         """A peer has no room for messages that arrived."""
         to_epoch, end = parse_refused(frame)
-        if (sender := self._sender_for(topic, to_epoch)) is not None:
-            sender.refused_received(epoch, end, self._context.mono_ns)
+        if (flow := self._flow(topic, to_epoch)) is not None:
+            self._send_flows.on_feedback(flow, flow.pace_keeper.on_refused(epoch, end))
 
     def on_fragment_progress(self, topic: bytes, frame: bytes | memoryview, epoch: int) -> None:
         """A peer says how much it has of a frame that leaves in fragments."""
         to_epoch, sent_ns, octets = parse_fragment_progress(frame)
-        if (sender := self._sender_for(topic, to_epoch)) is None:
+        if (flow := self._flow(topic, to_epoch)) is None:
             return
         if (peer := self._sessions.get(epoch)) is not None:
             peer.confirmed_mono_ns = self._context.mono_ns
-        sender.fragment_progress_received(epoch, sent_ns, octets)
+        flow.queue.fragments.on_progress(epoch, sent_ns, octets)
+        self._send_flows.on_feedback(flow)
 
-    def calls_done(self) -> None:
-        """No call is due: an interrupt (Ctrl-C) cut off those of `on_ack` that have not been made."""
-        for sender in [one for one in list(self._senders.values()) if one.on_ack_called != one.on_ack_scheduled]:
-            sender.on_ack_done(sender.on_ack_scheduled)
+    def on_acks_reported(self, name: str, count: int) -> None:
+        """The application has been called with so many acks of this flow."""
+        flow = self._send_flows.flows[name]
+        flow_control = flow.flow_control
+        slow = flow_control.on_ack_is_slow
+        flow_control.unreported_acks = max(0, flow_control.unreported_acks - count)
+        if slow and not flow_control.on_ack_is_slow and flow.queue.has_pending:
+            self._context.transmit_due = True
 
-    def _sender_for(self, topic: bytes, epoch: int) -> SendEndpoint | None:
-        """The sender with this ack topic; None when another node's is meant."""
+    def on_nothing_due(self) -> None:
+        """No ack waits for the application: an interrupt (Ctrl-C) has cut off calls that had been due."""
+        for flow in self._send_flows.flows.values():
+            if flow.flow_control.unreported_acks:
+                self.on_acks_reported(flow.flow, flow.flow_control.unreported_acks)
+
+    def _flow(self, topic: bytes, epoch: int) -> SendFlow | None:
+        """The flow with this ack topic; None when another node's is meant."""
         if epoch != self._epoch:
             return None
-        if topic not in self._senders:
+        if topic not in self._by_topic:
             raise MalformedFrame("topic")
-        return self._senders[topic]
-
-    def _call_on_ack(self, sender: SendEndpoint, on_ack: Callable[[Ack], None], acks: list[Ack]) -> None:
-        if acks:
-            self._calls.enqueue(on_ack, acks, sender.flow)
-        if self._calls.pending:
-            sender.on_ack_deferred()
-            self._calls.enqueue(sender.on_ack_done, (sender.on_ack_scheduled,), sender.flow)
-        else:
-            sender.on_ack_called = sender.on_ack_scheduled
+        return self._by_topic[topic]

@@ -1,37 +1,43 @@
-"""The sending side of one flow: what is unacknowledged, in flight, retransmitted, lost.  No I/O, no clock."""
+"""The sending side of one flow: takes in messages, feedback and time; says what to transmit.  No I/O, no clock."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from ...message import Ack
-from ..frames import HEADER_OCTETS, MAX_PAYLOAD, MAX_RANGES, REJECTED, AbandonReason, Record, sent_at
+from ..frames import (
+    HEADER_OCTETS,
+    MAX_PAYLOAD,
+    MAX_RANGES,
+    REJECTED,
+    AbandonReason,
+    Kind,
+    Record,
+    abandoned_body,
+    mark_retransmitted,
+    sent_at,
+)
+from ..frames import frame as make_frame
 from ..rangeset import RangeSet
-from ..rtt import SAMPLE_EVERY, RttSamples
-from .abandonment import TOO_LONG, Abandonment
+from ..rtt import SAMPLE_EVERY
+from . import membership, overflow
+from .abandonment import TOO_LONG, abandon, lose_evicted, lose_for_some, lose_skipped, on_request, reject
 from .congestion import InFlightBudget
-from .flow_control import FlowControlWindow
-from .in_flight import InFlight
-from .loss import ANY_PEER, NO_PEER, REASONS, LossLedger, UnconfirmedEvictions
-from .overflow import Overflow, OverflowPolicy
-from .pace import Pace, PaceKeeper
-from .queue import SendQueue
-from .receivers import ReceiverSet
-from .retransmit_buffer import RetransmitBuffer
+from .loss import ANY_PEER, NO_PEER
+from .options import FlowOptions
+from .pace import PaceKeeper
+from .record import SendRecord
 from .tail_loss_probe import TailLossProbe
-
-MAX_SUSPENDED = 64  # silent peers for which messages are kept
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
 
 
-class SendFlow:
-    """Feed it what is sent, acks, naks and peers that come and go; ask its queue what to transmit.
+class SendFlow(SendRecord):
+    """A `SendRecord` that changes.
 
-    A message is *kept* until every peer that owes an ack has sent it: the peers that were up when the message was sent,
-    or came before it left, and the suspended ones.  All that is kept is at most ``retention`` octets.  A message is
-    *lost* when no ack can come any more, though it may be kept for other peers.  An eviction of a message that has been
-    transmitted is *unconfirmed* until the peers say whether they have it.
+    Attributes:
+        pace_keeper: the peers that the flow waits for.
+        pace_checked_mono_ns: when it was last asked because of an ack.
     """
 
     def __init__(
@@ -40,49 +46,56 @@ class SendFlow:
         window: int,
         retention: int,
         budget: InFlightBudget,
+        options: FlowOptions = FlowOptions(),  # noqa: B008  (it is frozen)
         *,
-        repair: bool = True,
-        overflow: Overflow = "block",
-        pace: Pace = "fastest",
+        epoch: int = 0,
         framing_octets: int = HEADER_OCTETS,
     ) -> None:
-        """``framing_octets``: of a frame, beside its payload."""
-        self.flow = flow
-        self.repair = repair
-        self.overflow = overflow
-        self.sent_octets = self.acknowledged = self.repaired = 0
-        self.losses = LossLedger()
-        self.rtt = RttSamples()
-        self.unacked = RetransmitBuffer(retention, framing_octets)
-        self.in_flight = InFlight(budget, single=overflow == "latest")  # of states one at a time: the next is newer
-        self.flow_control = FlowControlWindow(window)
-        self.receivers = ReceiverSet()
-        self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
-        self.unconfirmed = UnconfirmedEvictions()
-        self._asked_losses = 0  # how many were lost when the peers were last asked what arrived
-        self.abandonment = abandonment = Abandonment(
-            self.queue, self.receivers, self.unacked, self.losses, self.unconfirmed, self._acked_by
-        )
-        abandon = abandonment.abandon
-        self._overflow_policy = OverflowPolicy(overflow, self.unacked, self.receivers, self.queue, abandon)
-        self.fits = self._overflow_policy.fits
-        sending = self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control
-        self.pace_keeper = PaceKeeper(pace, *sending)
-        self._tail_loss_probe = TailLossProbe(*sending, self.unconfirmed, repair=repair, lose=abandonment.lose_unacked)
+        """``epoch``: of this session.  ``framing_octets``: of a frame, beside its payload."""
+        super().__init__(flow, window, retention, budget, options, framing_octets)
+        self.pace_keeper = PaceKeeper(self)
+        self.pace_checked_mono_ns = 0
+        self._epoch = epoch
+        self._tail_loss_probe = TailLossProbe(self)
+        self._probed_losses = 0  # how many were lost when the peers were last asked what arrived
+        self._at_tick = (0, self.receivers.all)  # the next number and the receivers at the last tick
+        self._at_rest = False  # likewise
+        self._next_in_bulk = 0  # the next number when the flow was last found in bulk
 
-    def on_tick(self, now_mono_ns: int, read: Mapping[int, int] = MappingProxyType({})) -> bool:
-        """To be called five times a second; ``read``: as `PeerManager.read_positions` says.
+    # Time
 
-        Returns whether the caller may skip ticks while nothing happens on this flow.
+    def on_tick(self, now_mono_ns: int, read: Mapping[int, int] = MappingProxyType({})) -> None:
+        """To be called five times a second, and more rarely while it `rests`.
+
+        ``read``: as `PeerManager.read_positions` says.
         """
         self._tail_loss_probe.on_tick()
         if self.receivers.end_resumptions():
             self.in_flight.uncertain = bool(self.receivers.resuming)
         self.pace_keeper.on_tick(now_mono_ns, read)
-        if not self.repair and self.losses.count != self._asked_losses and self.receivers.up:
-            self._asked_losses = self.losses.count
+        if not self.repair and self.losses.count != self._probed_losses and self.receivers.up:
+            self._probed_losses = self.losses.count
             self.queue.probe()  # the answer says what of it has arrived
-        return self._tail_loss_probe.awaits_nothing
+        self._at_rest = self._tail_loss_probe.awaits_nothing
+        self._at_tick = self.queue.next_sequence, self.receivers.all
+
+    @property
+    def in_use(self) -> bool:
+        """Whether something is in flight, or was sent since the last tick."""
+        return bool(self.in_flight) or self.queue.next_sequence != self._at_tick[0]
+
+    @property
+    def rests(self) -> bool:
+        """Whether the flow awaited nothing at the last tick, and nothing has happened since."""
+        next_at_tick, receivers_at_tick = self._at_tick
+        same = self.queue.next_sequence == next_at_tick and receivers_at_tick is self.receivers.all
+        return self._at_rest and same and not self.queue.has_pending
+
+    # Messages
+
+    def fits(self, size: int) -> bool:
+        """Whether a payload of ``size`` octets may be sent now."""
+        return overflow.fits(self, size)
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -100,11 +113,11 @@ class SendFlow:
             queue.next_to_send = queue.next_sequence = sequence + 1
             self.losses.add(sequence, sequence + 1, NO_PEER, ANY_PEER)
             return True  # a plain subscriber may listen
-        if self.overflow == "latest":
-            self._overflow_policy.conflate()
-        if full and not self._overflow_policy.make_room(size):
+        if self.options.overflow == "latest":
+            overflow.conflate(self)
+        if full and not overflow.make_room(self, size):
             queue.next_sequence = sequence + 1
-            self.abandonment.abandon(sequence, AbandonReason.DROPPED)
+            abandon(self, sequence, AbandonReason.DROPPED)
             return False
         if size > self.receivers.least_payload:
             return self._send_to_some(sequence, frame, size, now_mono_ns)
@@ -120,14 +133,55 @@ class SendFlow:
         takers = self.receivers.all - refusing
         if takers:
             self.unacked.add(sequence, size, (now_mono_ns, takers, frame))
-            self.abandonment.lose_for_some(refusing, sequence, TOO_LONG)
+            lose_for_some(self, refusing, sequence, TOO_LONG)
         else:
             self.losses.add(sequence, sequence + 1, TOO_LONG, lost_by=refusing)
             queue.abandon(AbandonReason.DROPPED, sequence, sequence + 1)
         queue.next_sequence, queue.has_pending = sequence + 1, True
         return False
 
-    # What comes back
+    # What to transmit
+
+    @property
+    def is_backpressured(self) -> bool:
+        """Whether a peer that fell silent may make the transport wait: the others get what is offered to it."""
+        return self.in_flight.budget.backpressured
+
+    def leaves_to_sender(self, mono_ns: int) -> bool:
+        """Whether messages come in bulk just now: the thread that sends them transmits them, a bundle at a time."""
+        queue = self.queue
+        if self.is_backpressured or queue.next_sequence == self._next_in_bulk or not queue.in_bulk(mono_ns):
+            return False
+        self._next_in_bulk = queue.next_sequence
+        return True
+
+    def next_frame(self, now_ns: int, may_block: bool) -> bytes | None:
+        """The frame to transmit next; None: nothing waits, or may go now.  As `SendQueue.next_frame`."""
+        try:
+            content = self.queue.next_frame(may_block)
+        except BaseException:
+            self.recover_after_interrupt()
+            raise
+        return None if content is None else self._encode(*content, now_ns)
+
+    def final_frames(self, now_ns: int) -> list[bytes]:
+        """What is to be transmitted where the link ends: what the peers will not get."""
+        return [self._encode(Kind.ABANDONED, announcement, now_ns) for announcement in self.final_abandoned()]
+
+    def _encode(self, kind: Kind, what: Any, now_ns: int) -> bytes:
+        if kind is Kind.FRAGMENT:
+            fragment: bytes = what
+            return fragment
+        if kind is Kind.ABANDONED:
+            return make_frame(kind, self._epoch, self.queue.next_to_send, now_ns, abandoned_body(*what))
+        frames: list[bytes] = [mark_retransmitted(frame) for frame in what] if kind is Kind.RETRANSMIT else what
+        if len(frames) == 1:
+            return frames[0]
+        added = self.added_octets
+        body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
+        return make_frame(Kind.BUNDLE, self._epoch, 0, now_ns, body)
+
+    # Feedback
 
     def on_ack(
         self, epoch: int, records: Sequence[Record], t3_ns: int, t4_ns: int, t4_mono_ns: int, timed: bool = True
@@ -152,7 +206,7 @@ class SendFlow:
                 if not is_unacked:
                     continue
                 if t2_ns == REJECTED:
-                    self.abandonment.reject(epoch, sequence)
+                    reject(self, epoch, sequence)
                     continue
                 if alone:
                     size = len(entry[2])
@@ -161,14 +215,14 @@ class SendFlow:
                     del entries[sequence]
                     fully_acked.append(sequence)
                 else:
-                    self._acked_by(epoch, sequence)
+                    self.acked_by(epoch, sequence)
                 fields = (sequence, t4_mono_ns - entry[0], t1_ns, t2_ns, t3_ns, t4_ns, epoch, flow)
                 acks.append(_new_ack(Ack, fields))
         finally:
             self.acknowledged += count
             self.unacked.on_removed(count, octets)
             if fully_acked:
-                self._fully_acked(fully_acked)
+                self.acked_by_all(fully_acked)
         if acks and timed:
             self.rtt.add(epoch, acks)
         return acks
@@ -193,43 +247,13 @@ class SendFlow:
         finally:
             self.acknowledged += count
         self.unacked.on_removed(count, octets)
-        self._fully_acked(sequences)
+        self.acked_by_all(sequences)
         acks, every = [], 1 if every_ack else SAMPLE_EVERY
         for at in range(-sequences.start % every, len(sequences), every):
             rtt_ns, t1_ns = t4_mono_ns - sent_mono_ns[at], sent_at(frames[at])
             acks.append(_new_ack(Ack, (sequences[at], rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)))
         self.rtt.add(epoch, acks)
         return acks
-
-    def recover_after_interrupt(self) -> None:
-        """An interruption (Ctrl-C, which comes where a call ends) came between two steps of one of these methods."""
-        self.unacked.recover_after_interrupt(self.queue.next_sequence)
-        self.in_flight.recover_after_interrupt({one for one in self.unacked.entries if one < self.queue.next_to_send})
-        self.queue.recover_after_interrupt()
-        known = self.acknowledged + self.stats()["outstanding"] + self.losses.count + self.abandonment.conflated
-        # of what has just come, and counted as lost before
-        self.acknowledged -= max(0, known - self.queue.next_sequence)
-        # the last was sent without any peer, and is not counted
-        if known < self.queue.next_sequence and not self.receivers.all:
-            self.losses.add(known, self.queue.next_sequence, NO_PEER, ANY_PEER)
-
-    def _acked_by(self, epoch: int, sequence: int) -> None:
-        """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
-        sent_mono_ns, unacked_by, frame = self.unacked.entries[sequence]
-        unacked_by -= {epoch}
-        self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
-        if epoch in self.queue.unanswered_octets:
-            self.queue.on_answers(epoch)
-        receivers = self.receivers
-        awaited_by = unacked_by & receivers.pacing
-        if not awaited_by or (receivers.refused and receivers.have_refused(sequence, awaited_by)):
-            self.in_flight.remove((sequence,))
-
-    def _fully_acked(self, fully_acked: Sequence[int]) -> None:
-        """These are kept no longer, and counted as acknowledged: every peer has them.  None is retransmitted."""
-        if self.unacked.lost:
-            self.acknowledged -= self.unacked.forget_lost(fully_acked)
-        self.repaired += self.queue.forget(fully_acked)
 
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -250,9 +274,9 @@ class SendFlow:
             self.acknowledged += self.losses.on_present(epoch, known, missing_there)
             return acks
         lost, arrived = self.unconfirmed.on_nak(epoch, known, missing)
-        self._lose_evicted(epoch, lost)
+        lose_evicted(self, epoch, lost)
         self.acknowledged += sum(end - first for first, end in arrived)
-        self.abandonment.on_request(epoch, missing, t4_mono_ns)
+        on_request(self, epoch, missing, t4_mono_ns)
         for first, end in self.unconfirmed.answerable(missing, self.receivers.pacing - {epoch}, t4_mono_ns):
             self.queue.retransmit(first, end, epoch, self.receivers.first_owed.get(epoch, 0))
             self.unconfirmed.on_abandoned(first, end)
@@ -275,126 +299,23 @@ class SendFlow:
         elif len(receivers.up) < 2:
             return
         if self.unacked.entries and not (receivers.all_take_fragments and self.repair):
-            self.abandonment.lose_skipped()
+            lose_skipped(self)
 
     # Peers
 
     def on_peer_up(self, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
-        """A peer joined: it owes nothing for what has left before.  Or it is back: it still owes what it owed.
-
-        ``repairs``: it requests what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
-        """
-        queue, receivers = self.queue, self.receivers
-        first_owed = queue.next_sequence
-        if epoch not in receivers.all:  # what waits for others reaches it as well, and goes as it takes it
-            first_owed = self.unacked.add_receiver(
-                epoch, range(queue.next_to_send, queue.next_sequence), receivers.up, max_payload
-            )
-        was_away = epoch in receivers.unread_by
-        receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and self.repair, max_payload)
-        self.flow_control.release(receivers.consumed_by_pacing)
-        if was_away:
-            queue.probe()
-        if epoch in receivers.resuming:
-            self.in_flight.uncertain = True
-            queue.fragments.on_peer_resumed(epoch)
-            queue.probe()
-        queue.has_pending = queue.has_pending or queue.next_to_send < queue.next_sequence
-        self.rtt.add_peer(epoch, receivers.all)
+        """As `membership.join`."""
+        membership.join(self, epoch, repairs, max_payload)
 
     def on_peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
-        """A peer went: for good, or perhaps to return; then what it owes is kept for it.
-
-        What a ``successor`` of the same node has acknowledged in its stead is not lost.
-        """
-        receivers = self.receivers
-        is_suspended = receivers.on_down(epoch, may_return)
-        self.in_flight.uncertain = bool(receivers.resuming)
-        if not is_suspended:
-            self._declare_peer_lost(epoch, reason, successor)
-            return
-        if len(receivers.suspended) > MAX_SUSPENDED:
-            self.on_peer_ended(next(iter(receivers.suspended)), "too many silent peers to keep messages for")
-        self.pace_keeper.release()
+        """As `membership.leave`."""
+        membership.leave(self, self.pace_keeper, epoch, reason, may_return, successor)
 
     def on_peer_ended(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
-        self.receivers.forget(epoch)
-        self._declare_peer_lost(epoch, reason, successor)
-
-    def _declare_peer_lost(self, epoch: int, reason: str, successor: int | None) -> None:
-        end = self.queue.next_sequence
-        taken_over = end if successor is None else self.receivers.first_owed.get(successor, end)
-        for sequence, entry in list(self.unacked.entries.items()):
-            if epoch not in entry[1]:
-                continue
-            if len(entry[1]) > 1:
-                if sequence < taken_over:
-                    self.abandonment.lose_for_some((epoch,), sequence, reason)
-                self._acked_by(epoch, sequence)
-            elif sequence < taken_over:
-                self.abandonment.lose_unacked(sequence, entry[1], reason)
-            elif not self.abandonment.release(sequence):
-                self.acknowledged += 1
-        self._lose_evicted(epoch, self.unconfirmed.on_peer_ended(epoch))
-        if self.receivers.consumed:
-            self.flow_control.release(self.receivers.consumed_by_pacing)
-        elif not self.receivers.all:
-            if not self.receivers.unread_by:  # else its application may still have it before it
-                self.flow_control.clear()
-            self.queue.clear()
-
-    def _lose_evicted(self, epoch: int, ranges: list[tuple[int, int, bool]]) -> None:
-        """A peer will not get these; of each range, whether it counts as lost already."""
-        for first, end, counts in ranges:
-            (self.losses.name if counts else self.losses.add)(
-                first, end, REASONS[AbandonReason.EVICTED], lost_by=(epoch,)
-            )
-
-    def is_resolved_below(self, end: int) -> bool:
-        """Whether the fate of every sequence below ``end`` is known."""
-        oldest = self.unacked.oldest()
-        unconfirmed = self.unconfirmed.all().first_range() if self.unconfirmed.open else None
-        return (oldest is None or oldest >= end) and (unconfirmed is None or unconfirmed[0] >= end)
-
-    def outstanding(self) -> RangeSet:
-        """The sequences whose fate is not known yet."""
-        unacked = sorted(self.unacked.entries.keys() - self.unacked.lost)
-        return RangeSet([*self.unconfirmed.all(), *((sequence, sequence + 1) for sequence in unacked)])
-
-    def missing(self) -> RangeSet:
-        """What is outstanding, or lost and not named by a flush yet."""
-        return RangeSet([*self.outstanding(), *self.losses.unflushed])
-
-    def final_abandoned(self) -> list[tuple[AbandonReason, list[tuple[int, int]]]]:
-        """What is to be announced where the link ends, so that the peers that are up know what they will not get."""
-        queue, oldest = self.queue, self.unacked.oldest()
-        if not self.receivers.up:
-            return []
-        if not self.repair or self.receivers.consumed_by_all < queue.next_to_send:
-            queue.probe()  # without ranges it is the end of what was sent: what was announced may be lost
-        return queue.final_abandoned(oldest if self.repair and oldest is not None else queue.next_sequence)
-
-    def close(self) -> None:
-        """Nothing will be transmitted any more: no frame is kept, only what is outstanding."""
-        self.queue.close()
-        self.unacked.release_frames()
+        """As `membership.end`."""
+        membership.end(self, epoch, reason, successor)
 
     def probe(self) -> None:
         """Have the peers say what they miss, if an ack is awaited."""
         if self.receivers.repairing and self.unacked.entries:
             self.queue.probe()
-
-    def stats(self) -> dict[str, Any]:
-        """Counters."""
-        return {
-            "sent": self.queue.next_sequence,
-            "sent_octets": self.sent_octets,
-            "acknowledged": self.acknowledged,
-            "outstanding": len(self.unacked.entries) - len(self.unacked.lost) + self.unconfirmed.all().count(),
-            "lost": self.losses.count,
-            "conflated": self.abandonment.conflated,
-            "repaired": self.repaired,
-            "kept_octets": self.unacked.octets,
-            "in_flight_octets": self.flow_control.octets,
-        }

@@ -19,16 +19,9 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
 
-from .flow_control import FlowControlWindow
-from .in_flight import InFlight
 from .peer_windows import PeerWindows
-from .queue import SendQueue
-from .receivers import ReceiverSet
-from .retransmit_buffer import RetransmitBuffer
-
-Pace = Literal["fastest", "slowest"]
+from .record import SendRecord
 
 LAG_NS = 200_000_000
 SEND_LAG_NS = 20_000_000  # while a thread waits for room to send
@@ -70,27 +63,19 @@ class PaceKeeper:
         changes: what is to be reported: by epoch, how many messages a peer is behind now; 0: it has caught up.
     """
 
-    def __init__(
-        self,
-        pace: Pace,
-        queue: SendQueue,
-        receivers: ReceiverSet,
-        unacked: RetransmitBuffer,
-        in_flight: InFlight,
-        flow_control: FlowControlWindow,
-    ) -> None:
-        self.pace = pace
+    def __init__(self, flow: SendRecord) -> None:
+        self.pace = flow.options.pace
         self.changes: dict[int, int] = {}
         self.watches = False
         self.suspects: frozenset[int] = frozenset()
-        self._queue = queue
-        self._receivers = receivers
-        self._unacked = unacked
-        self._in_flight = in_flight
-        self._flow_control = flow_control
-        self._hellos_overtake = in_flight.budget.hellos_overtake
+        self._queue = flow.queue
+        self._receivers = flow.receivers
+        self._unacked = flow.unacked
+        self._in_flight = flow.in_flight
+        self._flow_control = flow.flow_control
+        self._hellos_overtake = flow.in_flight.budget.hellos_overtake
         self._sent_at_ticks: deque[int] = deque([0] * SLOW_TICKS, SLOW_TICKS)  # the next number to leave, at each tick
-        self._peer_windows = PeerWindows(queue, receivers, unacked, in_flight, flow_control)
+        self._peer_windows = PeerWindows(flow)
         self._since_mono_ns = 0  # the flow has waited for the suspects
         self._lagging: dict[int, LaggingPeer] = {}
         # By peer: the first message whose ack it withholds, how much it has of that, since when that has been so.

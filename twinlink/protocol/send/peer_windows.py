@@ -5,11 +5,8 @@ peer requests it.  Until then no more is sent than the peer had room for.  So a 
 read holds up no other flow.
 """
 
-from .flow_control import SLACK_OCTETS, FlowControlWindow
-from .in_flight import InFlight
-from .queue import SendQueue
-from .receivers import ReceiverSet
-from .retransmit_buffer import RetransmitBuffer
+from .flow_control import SLACK_OCTETS
+from .record import SendRecord
 
 GROWTH = 8  # a window may be larger by an eighth than it seemed; if it is not, as much is refused and sent twice
 
@@ -17,19 +14,12 @@ GROWTH = 8  # a window may be larger by an eighth than it seemed; if it is not, 
 class PeerWindows:
     """Of one flow."""
 
-    def __init__(
-        self,
-        queue: SendQueue,
-        receivers: ReceiverSet,
-        unacked: RetransmitBuffer,
-        in_flight: InFlight,
-        flow_control: FlowControlWindow,
-    ) -> None:
-        self._queue = queue
-        self._receivers = receivers
-        self._unacked = unacked
-        self._in_flight = in_flight
-        self._flow_control = flow_control
+    def __init__(self, flow: SendRecord) -> None:
+        self._queue = flow.queue
+        self._receivers = flow.receivers
+        self._unacked = flow.unacked
+        self._in_flight = flow.in_flight
+        self._flow_control = flow.flow_control
         self._windows: dict[int, tuple[int, int]] = {}  # by peer: octets; the number up to which it is tried
 
     def on_refused(self, epoch: int) -> None:

@@ -3,14 +3,8 @@
 As RFC 8985 (RACK-TLP) does for TCP; here the peer answers with a nak.
 """
 
-from collections.abc import Callable
-
-from .flow_control import FlowControlWindow
-from .in_flight import InFlight
-from .loss import UnconfirmedEvictions
-from .queue import SendQueue
-from .receivers import ReceiverSet
-from .retransmit_buffer import RetransmitBuffer
+from .abandonment import lose_unacked
+from .record import SendRecord
 
 LOSS_TICKS = 10  # two seconds: a peer that is still up then has heard hellos that were behind what was in flight
 
@@ -18,27 +12,15 @@ LOSS_TICKS = 10  # two seconds: a peer that is still up then has heard hellos th
 class TailLossProbe:
     """Of one flow; ticks come five times a second."""
 
-    def __init__(
-        self,
-        queue: SendQueue,
-        receivers: ReceiverSet,
-        unacked: RetransmitBuffer,
-        in_flight: InFlight,
-        flow_control: FlowControlWindow,
-        unconfirmed: UnconfirmedEvictions,
-        *,
-        repair: bool,
-        lose: Callable[[int, frozenset[int]], None],
-    ) -> None:
-        """``lose(sequence, unacked_by)`` is called with what is taken for lost on a flow without retransmission."""
-        self._queue = queue
-        self._receivers = receivers
-        self._unacked = unacked
-        self._in_flight = in_flight
-        self._flow_control = flow_control
-        self._unconfirmed = unconfirmed
-        self._repair = repair
-        self._lose = lose
+    def __init__(self, flow: SendRecord) -> None:
+        self._flow = flow
+        self._queue = flow.queue
+        self._receivers = flow.receivers
+        self._unacked = flow.unacked
+        self._in_flight = flow.in_flight
+        self._flow_control = flow.flow_control
+        self._unconfirmed = flow.unconfirmed
+        self._repair = flow.repair
         self._timer = ProbeTimer()
         self._presumed_lost: list[int] = []
 
@@ -104,7 +86,7 @@ class TailLossProbe:
         for sequence in self._presumed_lost:
             unacked_by = entries[sequence][1] if sequence in entries else frozenset(repairing)
             if unacked_by and repairing.isdisjoint(unacked_by):
-                self._lose(sequence, unacked_by)
+                lose_unacked(self._flow, sequence, unacked_by)
         self._presumed_lost = [one for one in self._in_flight if repairing.isdisjoint(entries[one][1])]
         self._in_flight.remove(self._presumed_lost)
 

@@ -1,0 +1,85 @@
+"""How the flows of a session share what may be in flight, by priority.  No I/O, no clock."""
+
+from collections.abc import Callable, Sequence
+
+from ..path import Path
+from .congestion import (
+    MAX_ACK_QUEUEING_NS,
+    MAX_QUEUEING_NS,
+    MIN_IN_FLIGHT_OCTETS,
+    DeliveryRateEstimator,
+    InFlightBudget,
+)
+from .flow import SendFlow
+from .options import Priority
+from .queue import BUNDLE_OCTETS
+
+
+class Budgets:
+    """Of one session.
+
+    Attributes:
+        of: by priority, what its flows may have in flight.
+    """
+
+    def __init__(self, path: Path, on_room: Callable[[], None]) -> None:
+        """``on_room()`` is called when there is room again and there was none."""
+        self.of: dict[Priority, InFlightBudget] = {
+            "high": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
+            "normal": InFlightBudget(MIN_IN_FLIGHT_OCTETS, path.hellos_overtake),
+        }
+        for budget in self.of.values():
+            budget.on_room = on_room
+        self._path = path
+        self._delivery_rate = DeliveryRateEstimator()
+        self._path_rtt_ns: dict[str, int] = {}  # by flow: the round trip as it saw it when it was last measured
+
+    def apply_backpressure(self, mono_ns: int) -> None:
+        """A peer fell silent: for a while the transport may wait for it."""
+        if self._path.gives_up_ns:
+            for budget in self.of.values():
+                budget.apply_backpressure(self._path.direct_octets, mono_ns + self._path.gives_up_ns)
+
+    def divide(
+        self,
+        flows: Sequence[SendFlow],
+        awake: Sequence[SendFlow],
+        mono_ns: int,
+        *,
+        receiver_limited: bool,
+        receives_urgent: bool,
+    ) -> None:
+        """Look how fast the path is, and divide what it takes among the flows that are in use.
+
+        Args:
+            flows: all of them, of which
+            awake: those that do not rest.
+            mono_ns: the time.
+            receiver_limited: a peer does not get to read, so that what gets through says nothing of the path.
+            receives_urgent: acks of this side must not wait behind bulk data for long.
+        """
+        path, delivery_rate = self._path, self._delivery_rate
+        queued = any(flow.queue.has_pending for flow in awake)
+        for flow in awake:
+            self._path_rtt_ns[flow.flow] = flow.rtt.path_rtt_ns(flow.receivers.pacing, not queued)
+        delivered = sum([flow.in_flight.delivered for flow in flows])
+        if receiver_limited:
+            delivery_rate.on_receiver_limited(mono_ns, delivered)
+        else:
+            delivery_rate.on_tick(mono_ns, delivered, queued, any(flow.in_flight for flow in awake))
+        rtt_ns = min([one for one in self._path_rtt_ns.values() if one], default=0)
+        inline, unfragmented = path.direct_octets, path.whole_octets
+        sends_urgent = any(flow.options.priority == "high" for flow in flows)
+        for priority, budget in self.of.items():
+            budget.frame_limit = path.frame_limit
+            beside_urgent = sends_urgent and priority == "normal"
+            beside_acks = receives_urgent and priority == "normal"
+            sharing = sum([flow.in_use for flow in awake if flow.options.priority == priority])
+            queueing_ns = MAX_ACK_QUEUEING_NS if beside_acks else MAX_QUEUEING_NS
+            octets = (
+                MIN_IN_FLIGHT_OCTETS + delivery_rate.bdp_octets(rtt_ns)
+                if beside_urgent
+                else delivery_rate.limit_octets(inline, rtt_ns, queueing_ns)
+            )
+            divides = beside_urgent or beside_acks or sharing > 1 or delivery_rate.is_slow(unfragmented)
+            budget.divide(octets, inline, BUNDLE_OCTETS if divides else unfragmented, max(1, sharing), mono_ns)
