@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
@@ -69,6 +70,11 @@ def make_transport(
     Raises:
         ConfigurationError, TransportMissing: as `twinlink.open` does.
     """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ConfigurationError(
+            "this CPython runs without its global interpreter lock, with which alone twinlink has been tried: start it "
+            "with -X gil=1 or PYTHON_GIL=1, or use a build that has the lock"
+        )
     backend, of_transport = check(name, options)
     if (listen is None) == (connect is None):
         raise ConfigurationError("give exactly one of listen= and connect=: one side listens, the other connects")

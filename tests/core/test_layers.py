@@ -27,8 +27,10 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 IO = {"asyncio", "select", "selectors", "signal", "socket", "threading", "time", "zenoh", "zmq"}
-# Flows of several threads share one budget, and threads of the application add senders; see there.
-MAY_LOCK = {"twinlink.protocol.send.congestion", "twinlink.protocol.peers"}
+# What others may name of the protocol: the session, and the words of the wire.
+SURFACE = {"session", "frames", "limits", "authentication", "rangeset", "rtt"}
+# What may follow a session or a flow, and be asked in turn: values.
+VALUES = {"options", "sending", "receiving"}
 
 
 def _module(path: Path) -> str:
@@ -87,5 +89,36 @@ def test_the_protocol_does_no_io_and_has_no_clock() -> None:
     checked = {module for module in FILES if module.startswith("twinlink.protocol")} | values
     assert len(checked) > 20
     for module in checked:
-        allowed = {"threading"} if module in MAY_LOCK else set()
-        assert not IMPORTS[module] & IO - allowed, f"{module} imports {IMPORTS[module] & IO}"
+        assert not IMPORTS[module] & IO, f"{module} imports {IMPORTS[module] & IO}"
+
+
+def _outside_the_protocol() -> Iterator[tuple[str, Path]]:
+    for module, path in FILES.items():
+        if not module.startswith(
+            ("twinlink.protocol", "twinlink.transports", "twinlink.testing", "twinlink.measure", "twinlink.mgen")
+        ):
+            yield module, path
+
+
+def test_nothing_outside_the_protocol_names_more_of_it_than_its_surface() -> None:
+    named = {
+        f"{module} imports {used}"
+        for module, _ in _outside_the_protocol()
+        for used in IMPORTS[module]
+        if used.startswith("twinlink.protocol.") and used.split(".")[2] not in SURFACE
+    }
+    assert named == set()
+
+
+def test_nothing_outside_the_protocol_reaches_through_a_session_or_a_flow() -> None:
+    """Nor is anything set there but what its docstring offers to the driver."""
+    reaching = [
+        f"{module}:{node.lineno} {ast.unparse(node)}"
+        for module, path in _outside_the_protocol()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr not in VALUES
+        and ast.unparse(node.value.value).split(".")[-1] in {"session", "_session", "_flow", "receive_flow"}
+    ]
+    assert reaching == []

@@ -27,6 +27,13 @@ def test_a_link_that_cannot_say_hello_gives_its_endpoint_back(monkeypatch: pytes
     twinlink.open("memory", listen=endpoint).close()
 
 
+def test_a_free_threaded_interpreter_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No such interpreter is at hand; this is how one says what it is (Python 3.13)."""
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    with pytest.raises(twinlink.ConfigurationError, match="-X gil=1"):
+        twinlink.open("memory", listen=free_endpoint())
+
+
 @pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh"])
 def test_a_link_that_is_interrupted_at_any_moment_gives_its_endpoint_back(transport: TransportName) -> None:
     """Ctrl-C before each call of a function of the library."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from twinlink import Link, Message
 from twinlink.events import Event, Gap, Reordered
-from twinlink.protocol.liveness import Peer, PeerState
+from twinlink.protocol.session import Peer, PeerState
 
 from .flow_finder import FlowFinder
 from .payload_line import HEAD_OCTETS, payload_format

@@ -173,9 +173,9 @@ class _Subscriber:
 
     def _take(self, link: Link, receivers: tuple[Receiver, ...]) -> None:
         """Write a message of each flow, or wait for one.  The flows wait for the reader of the output."""
-        waiting = [receiver for receiver in receivers if receiver._receive_flow.queue]
+        waiting = [receiver for receiver in receivers if receiver.unread()]
         if not waiting:
-            link._wait(lambda: any(receiver._receive_flow.queue for receiver in receivers), linking.LOOK_S)
+            link._wait(lambda: any(receiver.unread() for receiver in receivers), linking.LOOK_S)
         for receiver in waiting:
             if (message := receiver.take()) is None or not self._tally.add(message):
                 continue

@@ -1,6 +1,6 @@
 """The peers of a session: discovery, heartbeats, suspension and resumption.  No I/O, no clock."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from typing import NamedTuple, Protocol
 
 from .authentication import PREFIX_OCTETS
@@ -23,19 +23,18 @@ NO_START_HELLOS = 5
 MAX_START_SEQUENCES = 512  # in one hello: it has room for so many
 
 
-class AnnouncedFlow(Protocol):
-    """What hellos say of a flow that this side sends."""
+class AnnouncedFlows(Protocol):
+    """What hellos say of the flows that this side sends."""
 
     @property
-    def repair(self) -> bool:
-        """Whether messages are retransmitted."""
+    def detect(self) -> frozenset[str]:
+        """Those without retransmission."""
 
-    @property
-    def next_to_send(self) -> int:
-        """The first number that has not been transmitted."""
+    def positions(self) -> dict[str, int]:
+        """By flow, the first number that has not been transmitted.  Replaced, never changed."""
 
-    def first_owed_by(self, epoch: int) -> int | None:
-        """The first number that was owed to a peer when it came up; None if it has not."""
+    def first_owed_by(self, epoch: int, most: int) -> dict[str, int]:
+        """By flow, for at most so many, the first number that was owed to a peer when it came up."""
 
 
 class HelloReceived(NamedTuple):
@@ -265,36 +264,33 @@ class PeerManager:
 
     # What goes out
 
-    def hello(self, mono_ns: int, now_ns: int, flows: Mapping[str, AnnouncedFlow]) -> tuple[bytes, bytes]:
+    def hello(self, mono_ns: int, now_ns: int, flows: AnnouncedFlows) -> tuple[bytes, bytes]:
         """Topic and frame of a hello: which peers are heard, and where the ``flows`` that this side sends stand.
 
         Hellos must leave in the order in which they are made: an older one that went out after a newer one would say
         that this side hears less than it does.
         """
         self._context.hello_due = False
-        positions = {name: flow.next_to_send for name, flow in flows.items()}
+        positions = flows.positions()
         self._hello_positions.add(mono_ns, positions)
-        detect = frozenset([name for name, flow in flows.items() if not flow.repair])
         heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
         behind = mono_ns - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
-        starts = self._start_sequences(mono_ns, flows)
-        body = Hello(self._node, heard, positions, True, detect, behind, self._max_payload, starts).encode()
+        starts = self._start_sequences(mono_ns, flows, len(positions))
+        body = Hello(self._node, heard, positions, True, flows.detect, behind, self._max_payload, starts).encode()
         return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, self.peers.number(mono_ns), now_ns, body)
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame that say that this session ends."""
         return HELLO_TOPIC, make_frame(Kind.BYE, self._epoch, 0, now_ns, b"")
 
-    def _start_sequences(self, number: int, flows: Mapping[str, AnnouncedFlow]) -> dict[int, dict[str, int]]:
+    def _start_sequences(self, number: int, flows: AnnouncedFlows, count: int) -> dict[int, dict[str, int]]:
         """For the peers that are up and may not know it yet: the first number of each flow that is owed to them."""
         starts: dict[int, dict[str, int]] = {}
-        named = list(flows.items())[:MAX_START_SEQUENCES]
         for peer in reversed(self.peers.all()):
             if peer.epoch not in self.up or peer.confirmed >= (peer.start_sent or number):
                 continue
-            if starts and (len(starts) + 1) * len(flows) > MAX_START_SEQUENCES:
+            if starts and (len(starts) + 1) * count > MAX_START_SEQUENCES:
                 break
             peer.start_sent = peer.start_sent or number
-            joined = {name: flow.first_owed_by(peer.epoch) for name, flow in named}
-            starts[peer.epoch] = {name: first for name, first in joined.items() if first is not None}
+            starts[peer.epoch] = flows.first_owed_by(peer.epoch, MAX_START_SEQUENCES)
         return starts

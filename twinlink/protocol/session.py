@@ -25,7 +25,7 @@ from .frames import (
     check,
 )
 from .limits import LimitCounters, Limits
-from .liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, Peer, PeerState
+from .liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS, Peer, PeerState
 from .path import Path
 from .peers import PeerManager
 from .receive.flow import PeerStream, ReceiveFlow
@@ -52,6 +52,8 @@ __all__ = [
     "NO_PEER",
     "OFFER",
     "QUEUED",
+    "SEARCH_INTERVAL_NS",
+    "TICK_NS",
     "TRANSMIT",
     "TRANSMIT_BUNDLE",
     "TRANSMIT_QUEUE",
@@ -270,7 +272,7 @@ class Session(Context):
 
     def hello(self, mono_ns: int, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame of a hello.  It must leave before later control frames, as `frames_to_send`."""
-        return self.peer_manager.hello(mono_ns, now_ns, self.send_flows.flows)
+        return self.peer_manager.hello(mono_ns, now_ns, self.send_flows)
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame that say that this session ends."""
@@ -368,6 +370,8 @@ class Session(Context):
         """Take in the next message of a flow: its frame, and the octets of its payload."""
         queue = flow.queue
         had_pending = queue.has_pending
+        if not flow.is_awake:
+            self.send_flows.wake(flow)
         try:
             transmits = flow.send(frame, size, mono_ns)
         except BaseException:
@@ -414,6 +418,7 @@ class Session(Context):
 
     def receive_flow(self, name: str) -> ReceiveFlow:
         """The receiving side of a flow, made when it is first named here or by a peer."""
+        self.messages.awaits_tick = True
         return self.messages.flow(name)
 
     def set_handler(self, receive_flow: ReceiveFlow, handler: Any) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ..process.ip_address import family_of, is_address
 from ..process.resolver import RepeatedLookup
-from ..protocol.reconnect import ProbeResult
+from ..protocol.session import ProbeResult
 from ..transports import Endpoint
 
 INTERVAL_S = 0.02  # an attempt; after a minute of silence as much more seldom ...

@@ -4,7 +4,7 @@ import time
 from os import sched_yield
 
 from ..process import cgroups
-from ..protocol.liveness import SEARCH_INTERVAL_NS, TICK_NS
+from ..protocol.session import SEARCH_INTERVAL_NS, TICK_NS
 from ..transports import Transport
 from ..transports.base import Frame
 from .busy_poll import MAX_POLL_NS, BusyPoll

@@ -251,7 +251,7 @@ class Sender:
     def _snapshot(self) -> tuple[dict[str, Any], dict[int, list[Ack]]]:
         """The counters, and by peer the acks that `stats` sums up, in the order in which they came."""
         with self._lock:
-            return self._flow.stats(), self._flow.rtt.acks()
+            return self._flow.stats(), self._flow.acks()
 
     def stats(self) -> SenderStats:
         """Counters and delays of this flow (docs/library.md); times in ns, of the last 2,048 acks of each peer.

@@ -46,6 +46,7 @@ class MessageReceiver:
         flows: by name.
         flow: the receiving side of a flow, made when it is first named.
         acks: that are to be sent.
+        awaits_tick: some flow may have something to announce, to request or to report.
         report_refused: tells senders what there was no room for.
     """
 
@@ -59,6 +60,7 @@ class MessageReceiver:
         self.acks = AckQueue(context.epoch)
         self._context, self._peer_manager = context, peer_manager
         self._deliveries = context.deliveries
+        self.awaits_tick = False
         self._age_filter = AgeFilter(context)
         self._gap_reporter = GapReporter(context)
         self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
@@ -89,6 +91,7 @@ class MessageReceiver:
         self, topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int, retransmitted: bool, in_bulk: bool
     ) -> None:
         """Take in a data or retransmit frame."""
+        self.awaits_tick = True
         receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         if receive_flow is None:
             self._unclaimed.reject_unheld(ack_topic, epoch, ((sequence, sent_ns),))
@@ -135,6 +138,7 @@ class MessageReceiver:
 
     def on_bundle(self, topic: bytes, frame: Frame, epoch: int, in_bulk: bool) -> None:
         """Take in a bundle: runs of messages whose numbers are in a row."""
+        self.awaits_tick = True
         receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         words, sequences, sent_ns, payloads = parse_bundle(frame, epoch)
         if receive_flow is None:
@@ -287,6 +291,7 @@ class MessageReceiver:
 
     def on_abandoned(self, topic: bytes, frame: Frame, epoch: int, next_to_send: int) -> None:
         """Take in that messages will not come; without ranges it is a probe."""
+        self.awaits_tick = True
         reason, ranges = parse_abandoned(frame)
         if next_to_send > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
@@ -382,16 +387,23 @@ class MessageReceiver:
         self._unclaimed.on_tick()
         self._limit_counters.on_tick()
         self._window.report_refused()
+        if not self.awaits_tick:
+            return
+        self.awaits_tick = False
         for receive_flow in list(self.flows.values()):
             for stream in list(receive_flow.streams.values()):
                 if stream.unreported_octets:
                     self.acks.add_credit_update(f"ack/{receive_flow.flow}".encode(), stream)
                 if stream.granted_octets:
                     self._window.on_tick(f"ack/{receive_flow.flow}".encode(), stream)
+                    self.awaits_tick |= stream.window_end is not None
             if receive_flow.watched:
                 self._age_filter.report_changes(receive_flow)
-            if receive_flow.handler is not None and receive_flow.queue and not self._deliveries:
-                self.deliver_queued(receive_flow)  # Ctrl-C has cut off a call
+                self.awaits_tick = True
+            if receive_flow.queue:
+                self.awaits_tick = True
+                if receive_flow.handler is not None and not self._deliveries:
+                    self.deliver_queued(receive_flow)  # Ctrl-C has cut off a call
 
     def report_undelivered(self) -> None:
         """Report what was not delivered and has not been reported yet: the session ends."""

@@ -32,7 +32,10 @@ class Budgets:
             budget.on_room = on_room
         self._path = path
         self._delivery_rate = DeliveryRateEstimator()
+        self._sends_urgent = False
         self._path_rtt_ns: dict[str, int] = {}  # by flow: the round trip as it saw it when it was last measured
+        self._delivered_of: dict[str, int] = {}  # by flow: octets that got through or were given up until then
+        self._delivered = 0  # all of these
 
     def apply_backpressure(self, mono_ns: int) -> None:
         """A peer fell silent: for a while the transport may wait for it."""
@@ -42,7 +45,6 @@ class Budgets:
 
     def divide(
         self,
-        flows: Sequence[SendFlow],
         awake: Sequence[SendFlow],
         mono_ns: int,
         *,
@@ -52,8 +54,7 @@ class Budgets:
         """Look how fast the path is, and divide what it takes among the flows that are in use.
 
         Args:
-            flows: all of them, of which
-            awake: those that do not rest.
+            awake: the flows that do not rest.
             mono_ns: the time.
             receiver_limited: a peer does not get to read, so that what gets through says nothing of the path.
             receives_urgent: acks of this side must not wait behind bulk data for long.
@@ -62,17 +63,19 @@ class Budgets:
         queued = any(flow.queue.has_pending for flow in awake)
         for flow in awake:
             self._path_rtt_ns[flow.flow] = flow.rtt.path_rtt_ns(flow.receivers.pacing, not queued)
-        delivered = sum([flow.in_flight.delivered for flow in flows])
+            self._sends_urgent |= flow.options.priority == "high"
+            self._delivered += flow.in_flight.delivered - self._delivered_of.get(flow.flow, 0)
+            self._delivered_of[flow.flow] = flow.in_flight.delivered
+        delivered = self._delivered
         if receiver_limited:
             delivery_rate.on_receiver_limited(mono_ns, delivered)
         else:
             delivery_rate.on_tick(mono_ns, delivered, queued, any(flow.in_flight for flow in awake))
         rtt_ns = min([one for one in self._path_rtt_ns.values() if one], default=0)
         inline, unfragmented = path.direct_octets, path.whole_octets
-        sends_urgent = any(flow.options.priority == "high" for flow in flows)
         for priority, budget in self.of.items():
             budget.frame_limit = path.frame_limit
-            beside_urgent = sends_urgent and priority == "normal"
+            beside_urgent = self._sends_urgent and priority == "normal"
             beside_acks = receives_urgent and priority == "normal"
             sharing = sum([flow.in_use for flow in awake if flow.options.priority == priority])
             queueing_ns = MAX_ACK_QUEUEING_NS if beside_acks else MAX_QUEUEING_NS

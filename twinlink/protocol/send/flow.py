@@ -38,6 +38,7 @@ class SendFlow(SendRecord):
     Attributes:
         pace_keeper: the peers that the flow waits for.
         pace_checked_mono_ns: when it was last asked because of an ack.
+        is_awake: something has happened since it came to rest; see `SendFlows`.
     """
 
     def __init__(
@@ -55,17 +56,17 @@ class SendFlow(SendRecord):
         super().__init__(flow, window, retention, budget, options, framing_octets)
         self.pace_keeper = PaceKeeper(self)
         self.pace_checked_mono_ns = 0
+        self.is_awake = False
         self._epoch = epoch
         self._tail_loss_probe = TailLossProbe(self)
         self._probed_losses = 0  # how many were lost when the peers were last asked what arrived
-        self._at_tick = (0, self.receivers.all)  # the next number and the receivers at the last tick
-        self._at_rest = False  # likewise
+        self._next_at_tick = 0  # the next number at the last tick
         self._next_in_bulk = 0  # the next number when the flow was last found in bulk
 
     # Time
 
     def on_tick(self, now_mono_ns: int, read: Mapping[int, int] = MappingProxyType({})) -> None:
-        """To be called five times a second, and more rarely while it `rests`.
+        """To be called five times a second while it `is_awake`, and more rarely else.
 
         ``read``: as `PeerManager.read_positions` says.
         """
@@ -76,20 +77,17 @@ class SendFlow(SendRecord):
         if not self.repair and self.losses.count != self._probed_losses and self.receivers.up:
             self._probed_losses = self.losses.count
             self.queue.probe()  # the answer says what of it has arrived
-        self._at_rest = self._tail_loss_probe.awaits_nothing
-        self._at_tick = self.queue.next_sequence, self.receivers.all
+        self._next_at_tick = self.queue.next_sequence
 
     @property
     def in_use(self) -> bool:
         """Whether something is in flight, or was sent since the last tick."""
-        return bool(self.in_flight) or self.queue.next_sequence != self._at_tick[0]
+        return bool(self.in_flight) or self.queue.next_sequence != self._next_at_tick
 
     @property
     def rests(self) -> bool:
-        """Whether the flow awaited nothing at the last tick, and nothing has happened since."""
-        next_at_tick, receivers_at_tick = self._at_tick
-        same = self.queue.next_sequence == next_at_tick and receivers_at_tick is self.receivers.all
-        return self._at_rest and same and not self.queue.has_pending
+        """Whether the flow awaits nothing: no tick is needed until something happens."""
+        return self._tail_loss_probe.awaits_nothing
 
     # Messages
 

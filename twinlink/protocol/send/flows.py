@@ -15,16 +15,20 @@ from .options import FlowOptions
 LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
 READ_INTERVAL_NS = 10_000_000  # between two looks which flows may go on, as their peers say what they have read
 PACE_CHECK_NS = 5_000_000  # between two because of acks, which come by the thousand
-REST_TICKS = 25  # a flow at rest has its turn so seldom: a session may have a thousand of them
+REST_TICKS = 150  # a flow at rest has a tick so seldom all the same: a session may have a thousand of them
 
 
 class SendFlows:
     """Of one session.
 
+    A flow is *awake* until a tick finds that it awaits nothing; what happens to it wakes it.  Ticks and hellos cost
+    nothing for the others.
+
     Attributes:
         flows: by name.
         by_ack_topic: the same.
         budgets: what they may have in flight.
+        detect: names of the flows without retransmission.
     """
 
     def __init__(self, context: Context, path: Path, peer_manager: PeerManager) -> None:
@@ -35,6 +39,9 @@ class SendFlows:
         self._context = context
         self._path = path
         self._peer_manager = peer_manager
+        self.detect = frozenset[str]()
+        self._awake: dict[str, SendFlow] = {}
+        self._positions: dict[str, int] = {}  # replaced, never changed
         self._rest_turn = 0  # of the flows at rest
         self._first = ""  # the flow of normal priority that is the first to transmit
         self._read_mono_ns = 0
@@ -66,6 +73,15 @@ class SendFlows:
             if (known := peers.get(epoch)) is not None:
                 flow.on_peer_up(epoch, known.repairs, known.max_payload)
         self.flows[flow.flow] = self.by_ack_topic[f"ack/{flow.flow}".encode()] = flow
+        self._positions = {**self._positions, flow.flow: flow.next_to_send}
+        if not flow.repair:
+            self.detect |= {flow.flow}
+        self.wake(flow)
+
+    def wake(self, flow: SendFlow) -> None:
+        """Something happens to a flow."""
+        flow.is_awake = True
+        self._awake[flow.flow] = flow
 
     # What comes in
 
@@ -82,7 +98,7 @@ class SendFlows:
                 flow.on_peer_ended(peer.epoch, reason, successor)
             else:
                 flow.on_peer_down(peer.epoch, f"peer {peer.node} went down ({reason})", peer.is_suspended, successor)
-            self._transmit_pending(flow)
+            self._changed(flow)
 
     def on_path(self) -> None:
         """Give up what the path does not take, where it has become known to take less."""
@@ -91,7 +107,7 @@ class SendFlows:
             for flow in self.flows.values() if more < 0 else ():
                 reason = f"the path does not take it: {self._path.frame_limit_reason}"
                 give_up_longer(flow, self._peer_manager.path_max_payload, reason)
-                self._transmit_pending(flow)
+                self._changed(flow)
 
     def on_hello(self, interrupted: bool) -> None:
         """A peer has said how far it has read: a flow that waits for it may perhaps go on without it.
@@ -101,11 +117,11 @@ class SendFlows:
         if interrupted:
             for flow in self.flows.values():
                 flow.probe()
-                self._transmit_pending(flow)
+                self._changed(flow)
         mono_ns = self._context.mono_ns
         if len(self._peer_manager.up) > 1 and mono_ns - self._read_mono_ns >= READ_INTERVAL_NS:
             self._read_mono_ns = mono_ns
-            for flow in self.flows.values():
+            for flow in self._awake.values():
                 if flow.queue.has_pending and not flow.queue.can_send and self.check_pace(flow, mono_ns):
                     self._context.transmit_due = True
 
@@ -114,6 +130,7 @@ class SendFlows:
         queue, mono_ns = flow.queue, self._context.mono_ns
         if not queue.has_pending:
             return
+        self.wake(flow)
         if not goes_on and not queue.can_send and not queue.is_requested:
             if mono_ns - flow.pace_checked_mono_ns < PACE_CHECK_NS:
                 return
@@ -142,19 +159,38 @@ class SendFlows:
 
     def on_tick(self, receiver_limited: bool, receives_urgent: bool) -> None:
         """To be called with every hello, five times a second; the arguments are those of `Budgets.divide`."""
+        mono_ns = self._context.mono_ns
         self._rest_turn = (self._rest_turn + 1) % REST_TICKS
-        flows, mono_ns = list(self.flows.values()), self._context.mono_ns
-        awake = [flow for turn, flow in enumerate(flows) if turn % REST_TICKS == self._rest_turn or not flow.rests]
-        self.budgets.divide(flows, awake, mono_ns, receiver_limited=receiver_limited, receives_urgent=receives_urgent)
+        for flow in list(self.flows.values())[self._rest_turn :: REST_TICKS]:
+            self.wake(flow)
+        awake = list(self._awake.values())
+        self.budgets.divide(awake, mono_ns, receiver_limited=receiver_limited, receives_urgent=receives_urgent)
         for flow in awake:
-            several = len(flow.receivers.up) > 1
-            flow.on_tick(mono_ns, self._peer_manager.read_positions(flow.flow, mono_ns) if several else {})
-            self._transmit_pending(flow)
+            flow.on_tick(mono_ns, self._peer_manager.read_positions(flow.flow, mono_ns))
+            self._context.transmit_due |= flow.has_pending
+        self._positions = self.positions()
+        for flow in [one for one in awake if one.rests]:
+            flow.is_awake = False
+            del self._awake[flow.flow]
 
-    def _transmit_pending(self, flow: SendFlow) -> None:
-        self._context.transmit_due |= flow.queue.has_pending
+    def _changed(self, flow: SendFlow) -> None:
+        self.wake(flow)
+        self._context.transmit_due |= flow.has_pending
 
     # What goes out
+
+    def positions(self) -> dict[str, int]:
+        """By flow, the first number that has not been transmitted.  Replaced, never changed."""
+        before = self._positions
+        moved = {name: to for name, flow in self._awake.items() if (to := flow.next_to_send) != before[name]}
+        if moved:
+            self._positions = {**before, **moved}
+        return self._positions
+
+    def first_owed_by(self, epoch: int, most: int) -> dict[str, int]:
+        """By flow, for at most so many, the first number that was owed to a peer when it came up."""
+        flows = list(self.flows.items())[:most]
+        return {name: flow.receivers.first_owed[epoch] for name, flow in flows if epoch in flow.receivers.first_owed}
 
     def transmit_order(self) -> list[SendFlow]:
         """The flows with something to transmit: those of high priority first, the others in turns."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...message import Ack
 from ..frames import HEADER_OCTETS, AbandonReason
 from ..rangeset import RangeSet
 from ..rtt import RttSamples
@@ -139,10 +140,6 @@ class SendRecord:
         """The first number that has not been transmitted."""
         return self.queue.next_to_send
 
-    def first_owed_by(self, epoch: int) -> int | None:
-        """The first number that was owed to a peer when it came up; None if it has not."""
-        return self.receivers.first_owed.get(epoch)
-
     @property
     def unacked_by(self) -> frozenset[int]:
         """Epochs of the peers that owe an ack."""
@@ -199,6 +196,10 @@ class SendRecord:
         """Nothing will be transmitted any more: no frame is kept, only what is outstanding."""
         self.queue.close()
         self.unacked.release_frames()
+
+    def acks(self) -> dict[int, list[Ack]]:
+        """By peer the acks that are measured, in the order in which they came."""
+        return self.rtt.acks()
 
     def stats(self) -> dict[str, Any]:
         """Counters."""
