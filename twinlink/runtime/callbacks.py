@@ -1,6 +1,7 @@
 """Calls of an application's functions: one at a time, and no error of theirs stops delivery."""
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class CallbackQueue:
         self.nested = False
         self.has_stand_in = False
         self._driver = driver
+        self._lock = threading.Lock()  # the next, and `has_stand_in` and `nested`
         self._is_same_call = False  # set by `stand_in`, cleared when a call ends
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
@@ -88,7 +90,8 @@ class CallbackQueue:
                             function(argument)
                     except Exception as error:  # whatever an application does must not stop delivery
                         self._failed(error, flow)
-                    self._is_same_call = False
+                    with self._lock:  # after this, another thread reads already, or does not begin to
+                        self._is_same_call = False
                     if self.has_stand_in:
                         self.wait_for_stand_in()
                     if several and _monotonic() >= until:
@@ -113,15 +116,11 @@ class CallbackQueue:
     def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
 
-        Returns whether it did.  For one other thread.  The thread that leads is in the handler, and touches nothing of
-        the session: between the check and the flag there is no call, so no other thread runs (CPython's interpreter
-        lock).
+        Returns whether it did.  For one other thread.  Meanwhile the thread that leads is in the handler, or waits.
         """
-        if not self._is_same_call:
+        with self._lock:
+            self.has_stand_in = self._is_same_call and self.running and not self.nested
             self._is_same_call = True
-            return False
-        if self.running and self._is_same_call and not self.nested:
-            self.has_stand_in = True
         if not self.has_stand_in:
             return False
         try:
@@ -129,6 +128,12 @@ class CallbackQueue:
         finally:
             self.has_stand_in = False
         return True
+
+    def begin_nested(self) -> None:
+        """The thread that leads is about to receive from within a handler: no other thread reads from now on."""
+        with self._lock:
+            self.nested = True
+        self.wait_for_stand_in()
 
     def wait_for_stand_in(self) -> None:
         """Return when no other thread reads."""

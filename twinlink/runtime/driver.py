@@ -129,9 +129,7 @@ class SessionDriver:
 
     def flush_acks(self) -> None:
         """Acknowledge what came in bulk, and say what there was no room for."""
-        with self.lock:
-            self.session.flush_acks()
-        self._send_due()
+        self._send_due(flushes=True)
 
     def on_tick(self, mono_ns: int, drained_mono_ns: int) -> None:
         """To be called ten times a second or more; ``drained_mono_ns`` is when the transport was last found empty."""
@@ -242,14 +240,16 @@ class SessionDriver:
         self.session.transmit_due = False
         self.wake_transmit()
 
-    def _send_due(self) -> None:
-        """Send the control frames that are due."""
+    def _send_due(self, flushes: bool = False) -> None:
+        """Send the control frames that are due; ``flushes``: as `flush_acks` says."""
         session = self.session
-        with DeferSignals(), self._control_lock:
+        with self._control_lock:
             with self.lock:
+                if flushes:
+                    session.flush_acks()
                 frames = session.frames_to_send(_monotonic_ns(), _time_ns())
-            for one in frames:
-                self._transport.send(*one)
+            for topic, frame in frames:
+                self._transport.send(topic, frame)
         if session.transmit_due:
             self._transmit()
 

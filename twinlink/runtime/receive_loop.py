@@ -48,10 +48,10 @@ class ReceiveLoop:
     def run_once(self, timeout_s: float) -> None:
         """Receive and handle what comes within ``timeout_s``: one message, or a batch when they come in bulk."""
         callbacks = self._callbacks
-        if callbacks.has_stand_in:
+        if callbacks.has_stand_in:  # an exception has ended the handler beside which it reads
             callbacks.wait_for_stand_in()
         if callbacks.running and not callbacks.nested:
-            callbacks.nested = True  # before another thread is looked for: from now on, none begins to read
+            callbacks.begin_nested()
             try:
                 self.run_once(timeout_s)
             finally:
