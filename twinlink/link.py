@@ -74,10 +74,8 @@ class Link(Misnamed):
         self.node = node or f"{host_name()}-{os.getpid()}-{self.epoch >> 48:04x}"
         self.max_payload = limits.max_payload
         self._retention = retention
-        self._transport, self.identity, self._event_stream = transport, transport.identity, EventStream()
-        self._driver = SessionDriver(
-            transport, node=self.node, epoch=self.epoch, limits=limits, report=self._event_stream._put
-        )
+        self._transport, self.identity = transport, transport.identity
+        self._driver = SessionDriver(transport, node=self.node, epoch=self.epoch, limits=limits)
         self._session = self._driver.session
         self._senders, self._receivers = dict[str, Sender](), dict[str, Receiver]()
         self._flows_lock, self._linger = threading.Lock(), Linger()
@@ -87,7 +85,8 @@ class Link(Misnamed):
             f"twinlink-{self.node}", receive_loop.run_once, self._shut_down, transport.internal_errors
         )
         self._wait = self._leader_follower.wait
-        self._event_stream._attach(self._leader_follower, self._driver.callbacks)
+        self._event_stream = EventStream(self._leader_follower, self._driver.callbacks, self._session.events)
+        self._driver.on_events = self._event_stream._on_events
         self._heartbeat_thread = HeartbeatThread(self.node, transport, self._driver, receive_loop.stand_in)
         self._transmit_thread = TransmitThread(self.node, transport, self._driver, self._senders)
         self._state = LinkState(

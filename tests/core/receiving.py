@@ -72,7 +72,15 @@ def driver_on(
     transport: Transport, node: str, epoch: int, window: int, max_payload: int, report: Callable[[Event], None]
 ) -> SessionDriver:
     limits = Limits(window, max_payload, transport.max_frame)
-    return SessionDriver(transport, node=node, epoch=epoch, limits=limits, report=report)
+    driver = SessionDriver(transport, node=node, epoch=epoch, limits=limits)
+    events = driver.session.events
+
+    def on_events() -> None:
+        while events:
+            report(events.popleft())
+
+    driver.on_events = on_events
+    return driver
 
 
 def data(driver: SessionDriver, sequence: int, at_once: bool, size: int = 10) -> None:

@@ -75,13 +75,15 @@ class Unused:
 def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
     for moment in itertools.count(1):
         due, got = queue_of_calls(), list[Event]()
-        stream = receiver.EventStream()
-        stream._attach(Unused(), due)
+        events = deque[Event]()
+        stream = receiver.EventStream(Unused(), due, events)
         stream._set_handler(got.append)
         first, last = PeerUp(1, "far", 1), PeerDown(2, "far", 1, "closed")
-        stream._put(first)
+        events.append(first)
+        stream._on_events()
         came = interrupted(moment, due.run, callbacks.__file__, receiver.__file__)
-        stream._put(last)
+        events.append(last)
+        stream._on_events()
         while due.pending:
             due.run()
         assert got in ([first, last], [last])  # or the interrupted call is gone

@@ -23,7 +23,8 @@ class Context:
     Attributes:
         epoch: of this session.
         mono_ns, now_ns: monotonic and Unix time of the input at hand; `Session` sets both before it handles one.
-        events: for the application, in order; `report` adds one.
+        events: for the application, in order.
+        has_new_events: some have been added since the driver cleared this.
         deliveries: for the application's functions, in order.  One that is being made stays the first until it ends.
         outbox: topic and frame of what is to be sent, in order.
         hello_due: a hello is to be sent now.
@@ -33,7 +34,7 @@ class Context:
     """
 
     __slots__ = (
-        "deliveries", "epoch", "events", "hello_due", "max_payload", "mono_ns", "now_ns", "outbox", "report",
+        "deliveries", "epoch", "events", "has_new_events", "hello_due", "max_payload", "mono_ns", "now_ns", "outbox",
         "transmit_due", "uninterrupted",
     )  # fmt: skip
 
@@ -41,12 +42,16 @@ class Context:
         self.epoch = epoch
         self.mono_ns = self.now_ns = 0
         self.events: deque[Event] = deque()
-        self.report = self.events.append
         self.deliveries: deque[Delivery] = deque()
         self.outbox: deque[tuple[bytes, bytes]] = deque()
-        self.hello_due = self.transmit_due = False
+        self.has_new_events = self.hello_due = self.transmit_due = False
         self.max_payload = 0
         self.uninterrupted = uninterrupted
+
+    def report(self, event: Event) -> None:
+        """An event for the application."""
+        self.events.append(event)
+        self.has_new_events = True
 
     def send_control(self, topic: bytes, kind: Kind, body: bytes) -> None:
         """Have a frame sent, with the time of the input at hand."""

@@ -42,6 +42,7 @@ class SessionDriver:
         session: of which every method is called with ``lock`` held.
         lock: of the session.  A thread that holds it waits for nothing, and calls nothing outside the session.
         callbacks: calls of the application's functions.
+        on_events: there are new events for the application.
         wake_transmit: has the queues of the flows transmitted.
         closed: nothing can be sent any more.
     """
@@ -53,9 +54,7 @@ class SessionDriver:
         node: str,
         epoch: int,
         limits: Limits,
-        report: Callable[[Event], None],
     ) -> None:
-        """``report`` takes in an event, one at a time."""
         self.session = session = Session(
             node=node,
             epoch=epoch,
@@ -66,12 +65,12 @@ class SessionDriver:
             urgent_flow=URGENT_FLOW,
         )
         self.callbacks = CallbackQueue(session.deliveries, self)
+        self.on_events: Callable[[], None] = lambda: None
         self.wake_transmit: Callable[[], None] = lambda: None
         self.closed = False
         self._node = node
         self._unread_flows = UnreadFlows(session.receiving)
         self._transport = transport
-        self._report = report
         self._foreign_connections = 0  # that were reported
         self._ended_connections: dict[str, int] = {}  # likewise, for a limit, by option
         self._errors_reported = {one: one.count for one in (transport.internal_errors, internal_errors.of_process)}
@@ -79,7 +78,7 @@ class SessionDriver:
         self._authentication = FrameAuthentication()
         self._identity_version = 0
         self._receive = session.receive if transport.identity is None else self._receive_authenticated
-        self._acks_due, self._outbox, self._events = session.acks_due, session.outbox, session.events
+        self._acks_due, self._outbox = session.acks_due, session.outbox
         self._deliveries = session.deliveries
         self.new_locks()
 
@@ -104,8 +103,8 @@ class SessionDriver:
                     frames = session.frames_to_send(mono_ns, _time_ns()) if due else ()  # T3 of an ack is not its T2
                 for to, one in frames:
                     self._transport.send(to, one)
-            if self._events:
-                self._take_events()
+            if session.has_new_events:
+                self._tell_events()
             if session.transmit_due:
                 self._transmit()
         finally:  # also where the transport fails: no message of the next frame may come before these
@@ -124,8 +123,8 @@ class SessionDriver:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
         with _NOT_DEFERRED if _is_interruptible(frame) else DeferSignals(), self.lock:
             self._receive(topic, frame, mono_ns, _time_ns(), True)
-        if self._events:
-            self._take_events()
+        if self.session.has_new_events:
+            self._tell_events()
 
     def flush_acks(self) -> None:
         """Acknowledge what came in bulk, and say what there was no room for."""
@@ -138,7 +137,7 @@ class SessionDriver:
             with self.lock:
                 timeout_factor = self.session.on_tick(mono_ns, _time_ns(), drained_mono_ns)
                 duplicates = self.session.take_duplicate_names()
-            self._take_events()
+            self._tell_events()
             self._report_refusals()
             self._report_connections()
             self._report_internal_errors()
@@ -164,7 +163,7 @@ class SessionDriver:
             trusted = {epoch_prefix(name) for name in identity.names}
             with self.lock:
                 self.session.end_untrusted(trusted)
-            self._take_events()
+            self._tell_events()
 
     def identity_stats(self) -> IdentityStats | None:
         """What was refused on a link with an identity.  Any thread may call it."""
@@ -185,7 +184,7 @@ class SessionDriver:
             for option, ended in ended_connections.items():
                 if ended > (reported := self._ended_connections.get(option, 0)):
                     session.count_exceeded(option, ended - reported)
-        self._take_events()
+        self._tell_events()
         self._foreign_connections, self._ended_connections = foreign, ended_connections
 
     def _report_internal_errors(self) -> None:
@@ -214,27 +213,26 @@ class SessionDriver:
         """Report what was not delivered and has not been reported yet: the link ends."""
         with self.lock:
             self.session.report_undelivered(_monotonic_ns(), _time_ns())
-        self._take_events()
+        self._tell_events()
 
     def report_losses(self) -> bool:
         """Report what has been lost and not been reported; whether some of it is left for the next call."""
         with DeferSignals(), self.lock:
             is_left = self.session.report_losses()
-        self._take_events()
+        self._tell_events()
         return is_left
 
     # For any thread
 
-    def _take_events(self) -> None:
-        """Give the events of the session to the application."""
-        with DeferSignals(), self.lock:
-            while self._events:
-                self._report(self._events.popleft())
+    def _tell_events(self) -> None:
+        self.session.has_new_events = False
+        self.on_events()
 
     def report(self, event: Event) -> None:
         """Give an event to the application."""
-        with DeferSignals(), self.lock:
-            self._report(event)
+        with self.lock:
+            self.session.report(event)
+        self._tell_events()
 
     def _transmit(self) -> None:
         self.session.transmit_due = False

@@ -86,39 +86,36 @@ class EventStream:
         dropped: events that were dropped unread.
     """
 
-    _waiter: Waiter
-    _callbacks: CallbackQueue
-
-    def __init__(self) -> None:
+    def __init__(self, waiter: Waiter, callbacks: CallbackQueue, events: deque[Event]) -> None:
+        """``events``: to which the session adds."""
         self.dropped = 0
-        self._queue: deque[Event] = deque()
-        self._handler: Callable[[Event], None] | None = None
-
-    def _attach(self, waiter: Waiter, callbacks: CallbackQueue) -> None:
-        """How to wait for events, and where a handler is called.  Before that it takes in events and no more."""
         self._waiter, self._callbacks = waiter, callbacks
+        self._queue = events
+        self._due = 0  # calls of the handler
+        self._handler: Callable[[Event], None] | None = None
 
     def _set_handler(self, handler: Callable[[Event], None]) -> None:
         """Give every event, the held ones first, to ``handler``, on the thread that receives."""
-        callbacks = self._callbacks
         self._handler = handler
-        callbacks.enqueue(self._handle_next, [None] * len(self._queue), "")
-        callbacks.run()
+        self._on_events()
+        self._callbacks.run()
 
-    def _put(self, event: Event) -> None:
-        """Take in an event."""
-        full = len(self._queue) >= MAX_EVENTS
-        if full:
-            self._queue.popleft()
-            self.dropped += 1
-        self._queue.append(event)
-        if self._handler is not None and not full:  # else a call for each is due
-            self._callbacks.enqueue(self._handle_next, (None,), "")
+    def _on_events(self) -> None:
+        """There are new events: have the handler called with them.  Of too many the oldest are dropped."""
+        while len(self._queue) > MAX_EVENTS:
+            if self._take() is not None:
+                self.dropped += 1
+        if self._handler is not None and (more := len(self._queue) - self._due) > 0:
+            self._due += more
+            self._callbacks.enqueue(self._handle_next, range(more), "")
 
-    def _handle_next(self, _: None) -> None:
-        event, callbacks = self._take(), self._callbacks
-        if self._queue and len(callbacks.pending) == 1:  # this one: Ctrl-C may have cut off a call
-            callbacks.enqueue(self._handle_next, (None,), "")
+    def _handle_next(self, _: int) -> None:
+        self._due = max(0, self._due - 1)
+        if len(self._callbacks.pending) == 1:  # this one: Ctrl-C may have cut off others
+            self._due = 0
+        event = self._take()
+        if self._queue and not self._due:
+            self._on_events()
         if event is not None and self._handler is not None:
             self._handler(event)
 
