@@ -164,7 +164,7 @@ class PeerTable:
         self.sessions: dict[int, Peer] = {}
 
     def number(self, mono_ns: int) -> int:
-        """Of a hello that leaves at this time."""
+        """The number of a hello that leaves at this time."""
         return mono_ns - self._number_origin_ns
 
     def get(self, epoch: int) -> Peer | None:
@@ -348,7 +348,7 @@ class PeerTable:
         peer.state, peer.confirmed = PeerState.LOST, now_mono_ns
 
     def _forget_oldest(self) -> None:
-        """Of the sessions that will not return, remember only so many."""
+        """Forget the oldest sessions that will not return, beyond `MAX_REMEMBERED`."""
         if len(self.sessions) > MAX_REMEMBERED:
             over = len(self.sessions) - MAX_REMEMBERED
             gone = [peer for peer in self.sessions.values() if peer.state in {PeerState.LOST, PeerState.REPLACED}]

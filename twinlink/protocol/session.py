@@ -253,7 +253,7 @@ class Session(Context):
         self.limit_counters.exceeded(limit, times)
 
     def flush_acks(self) -> None:
-        """Have what came in bulk acknowledged, and peers told what there was no room for."""
+        """Have what came in bulk acknowledged, and refusals sent for what there was no room for."""
         self.messages.acks.flush()
         self.messages.report_refused()
 
@@ -306,7 +306,7 @@ class Session(Context):
         return self.peer_manager.smaller_limits(size)
 
     def take_duplicate_names(self) -> list[str]:
-        """Names that two nodes have, and that have not been told yet."""
+        """Names that two nodes have, and that have not been reported yet."""
         to_report = self.peer_manager.duplicate_names.to_report
         names = sorted(to_report)
         to_report.clear()

@@ -25,7 +25,7 @@ logger = logging.getLogger("twinlink")
 
 
 class Shutdown:
-    """Of one link."""
+    """Ends one link."""
 
     def __init__(
         self,

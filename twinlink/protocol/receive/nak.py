@@ -13,7 +13,7 @@ from .reorder_buffer import ReorderBuffer
 
 
 class SelectiveRepeat:
-    """Of one session; for streams of senders that retransmit on request."""
+    """Repairs the streams of one session whose senders retransmit on request."""
 
     def __init__(
         self,
