@@ -77,7 +77,7 @@ __all__ = [
 ]  # fmt: skip
 
 MALFORMED_INTERVAL_NS = 1_000_000_000  # between two events for the same reason
-BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, each such is looked at: whether they make up a bundle
+BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, at each such it is checked whether they make up a bundle
 
 _unpack_header = HEADER.unpack_from
 

@@ -37,7 +37,7 @@ class BusyPoll:
         self._runs: list[bool] = []  # that are still to be tried
         self._run_polls = False
         self._run_ns: list[int] = []
-        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
+        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and polled
 
     def on_wait(self, ns: int) -> None:
         """A message came after so long."""

@@ -116,7 +116,7 @@ class ReceiveFlow:
         handler: what is to get each message, for `Context.deliveries`; without one they wait in ``queue``.
         streams: by epoch.
         named_by: the peer that named it first; 0: a node that had not said hello, or this side.
-        watched: whether each message is to be looked at: its age or length has a limit, or the flow has ``sync``.
+        watched: whether each message is to be checked: its age or length has a limit, or the flow has ``sync``.
         max_payload: octets of the longest payload that the application takes; what is longer is rejected.
         stale: what was too old on arrival.
         rejected: messages that were too long, or came while the flow was unclaimed, and there was no room to hold them.
@@ -197,9 +197,9 @@ class ReceiveFlow:
             stream.consumed = stream.acked = max(stream.consumed, due)
 
     def next_message(self, tells_end: bool = False) -> tuple[Message, PeerStream | None] | None:
-        """The next message, and the stream whose sender is to be told now how far it is consumed; None without any.
+        """The next message, and the stream for which a credit update is due; None without a message.
 
-        Not every message is told: then the stream is None.  ``tells_end``: where none is left, that is told.
+        The stream is None where no update is due.  ``tells_end``: one is due when no message is left.
         """
         if not self.queue:
             return None
