@@ -44,7 +44,7 @@ class AuthenticatedPeer:
 
 
 class FrameAuthentication:
-    """Of one link.
+    """Decides which frames of one link count.
 
     Attributes:
         refused: frames that were refused, by kind.

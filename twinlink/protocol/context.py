@@ -18,7 +18,7 @@ Delivery = tuple[Any, Sequence[Any], str, int]
 
 
 class Context:
-    """Of one session.
+    """The shared state of one session.
 
     Attributes:
         epoch: of this session.

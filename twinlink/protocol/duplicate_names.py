@@ -7,10 +7,10 @@ MAX_REPORTED = 2048
 
 
 class DuplicateNames:
-    """Of one session; each name is reported once.
+    """The names that several sessions have; each is reported once.
 
     Attributes:
-        to_report: names that a person is to be told of.
+        to_report: names that are to be reported to a person.
     """
 
     def __init__(self) -> None:

@@ -101,7 +101,7 @@ class FragmentReassembler:
     def __init__(self, max_frame: int, max_partial_octets: int = 2**27) -> None:
         """``max_frame``: octets of the longest that is taken.
 
-        ``max_partial_octets``: of frames that have begun; strangers may never end theirs.
+        ``max_partial_octets``: of frames that have begun; a node that is no peer may never end its own.
         """
         self._max_frame = max_frame
         self._max_partial_octets = max(max_partial_octets, max_frame + PARTIAL_FRAME_OCTETS)
@@ -156,7 +156,7 @@ class FragmentReassembler:
             raise FrameTooLong(sequence)
         self._partial[key] = PartialFrame(known, sent_ns, octets, bytearray(first))
         self._octets += octets + PARTIAL_FRAME_OCTETS
-        while self._octets > self._max_partial_octets:  # strangers make room first; what is well advanced goes on
+        while self._octets > self._max_partial_octets:  # unknown nodes make room first; what is well advanced goes on
             self._discard(next((one for one, of in self._partial.items() if not of.known), key))
         return self._partial.get(key)
 

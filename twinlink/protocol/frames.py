@@ -88,7 +88,7 @@ class Kind(IntEnum):
     RETRANSMIT = 5  # data that a nak requested
     NAK = 6
     ABANDONED = 7  # without ranges it only asks what is missing
-    BUNDLE = 8  # several data or again of one flow
+    BUNDLE = 8  # several data or retransmit frames of one flow
     FRAGMENT = 9  # of a frame that is too long to be sent whole
     FRAGMENT_PROGRESS = 10  # so much of it is there
     ACK_RANGE = 11  # of messages in a row that arrived together

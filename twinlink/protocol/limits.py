@@ -13,7 +13,7 @@ MAX_PEERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one session, as `twinlink.open` describes them; ``max_frame``: octets of the longest frame."""
+    """The limits of one session, as `twinlink.open` describes them; ``max_frame``: octets of the longest frame."""
 
     window: int
     max_payload: int
@@ -24,7 +24,7 @@ class Limits:
 
 
 class LimitCounters:
-    """Of one session.
+    """Counts what exceeds a limit of one session.
 
     Attributes:
         counts: by limit, how often it was exceeded.

@@ -79,7 +79,7 @@ class Peer:
         rtt_bound_ns: how old the last news was: at least a round trip.
         behind: by its last hello, it has not read all that has arrived.
         hears: how many sessions it hears, by its last hello.
-        joining: it does not get messages yet.  It is not up, and is not told that it is heard.
+        joining: it does not get messages yet.  It is not up, and is not listed in hellos.
         start_sent: the number of the first hello that said what this side owes it, from where on.
         start_known: it has said what it owes this side; or it hears this side and has not said it for long: in
             ``hellos_without_start`` hellos since ``without_start_mono_ns``.
@@ -132,7 +132,7 @@ class Peer:
 
 
 class PeerTransition(NamedTuple):
-    """A change that senders and the application are told.
+    """A change that the flows and the application get.
 
     Attributes:
         peer: the session, in its new state.
@@ -164,7 +164,7 @@ class PeerTable:
         self.sessions: dict[int, Peer] = {}
 
     def number(self, mono_ns: int) -> int:
-        """Of a hello that leaves at this time."""
+        """The number of a hello that leaves at this time."""
         return mono_ns - self._number_origin_ns
 
     def get(self, epoch: int) -> Peer | None:
@@ -348,7 +348,7 @@ class PeerTable:
         peer.state, peer.confirmed = PeerState.LOST, now_mono_ns
 
     def _forget_oldest(self) -> None:
-        """Of the sessions that will not return, remember only so many."""
+        """Forget the oldest sessions that will not return, beyond `MAX_REMEMBERED`."""
         if len(self.sessions) > MAX_REMEMBERED:
             over = len(self.sessions) - MAX_REMEMBERED
             gone = [peer for peer in self.sessions.values() if peer.state in {PeerState.LOST, PeerState.REPLACED}]

@@ -24,7 +24,7 @@ class ProbeResult(NamedTuple):
 
 
 class ReconnectPolicy:
-    """Of one link: whose turn it is among `TIMEOUT_FACTORS`."""
+    """Decides when one link connects anew, and with which of `TIMEOUT_FACTORS`."""
 
     def __init__(self, now_mono_ns: int) -> None:
         self._step = 0

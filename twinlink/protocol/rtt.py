@@ -39,7 +39,7 @@ class RttSamples:
         """The round trip of the path to the farthest of these peers, without waiting; 0 without acks.
 
         To be called about five times a second.  A path that has become longer is believed slowly: after a partition
-        everything that waited tells of seconds.  And only when it is ``idle``: else acks tell of what was ahead.
+        everything that waited shows seconds.  And only when it is ``idle``: else acks show what was ahead.
         """
         for epoch in epochs:
             recent = min(

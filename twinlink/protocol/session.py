@@ -77,7 +77,7 @@ __all__ = [
 ]  # fmt: skip
 
 MALFORMED_INTERVAL_NS = 1_000_000_000  # between two events for the same reason
-BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, each such is looked at: whether they make up a bundle
+BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, at each such it is checked whether they make up a bundle
 
 _unpack_header = HEADER.unpack_from
 
@@ -253,7 +253,7 @@ class Session(Context):
         self.limit_counters.exceeded(limit, times)
 
     def flush_acks(self) -> None:
-        """Have what came in bulk acknowledged, and peers told what there was no room for."""
+        """Have what came in bulk acknowledged, and refusals sent for what there was no room for."""
         self.messages.acks.flush()
         self.messages.report_refused()
 
@@ -306,7 +306,7 @@ class Session(Context):
         return self.peer_manager.smaller_limits(size)
 
     def take_duplicate_names(self) -> list[str]:
-        """Names that two nodes have, and that have not been told yet."""
+        """Names that two nodes have, and that have not been reported yet."""
         to_report = self.peer_manager.duplicate_names.to_report
         names = sorted(to_report)
         to_report.clear()

@@ -8,20 +8,20 @@ little and keeps a processor busy.  What tells them apart: from one message to t
 from random import sample
 
 RUN = 6  # waits in a row of one kind; the first is not counted, as it also shows how the one before it ended
-RUNS = (False, True) * 3  # of a trial, slept and looked, in an order that chance decides: the other side tries, too
+RUNS = (False, True) * 3  # of a trial, slept and polled; in random order, so that the two sides' do not align
 MIN_WAIT_NS = 15_000  # a message that comes sooner was there already, and this process was busy
 MAX_POLL_NS = 300_000  # of polling; longer waits have less to gain and more to cost
 REST_NS = 2_000_000  # a wait of so long is in no loop, or in one that paused; it says nothing of either kind
 GAIN = 0.85  # of what waits take that are slept
 FIRST_PAUSE = (
-    128  # waits until the first trial, looked: a program that sends a few messages only is not to wait for one
+    128  # waits until the first trial, all polled: a program that sends a few messages only is not to wait for one
 )
 NEVER = 2**63
 SHORTEST_PAUSE, LONGEST_PAUSE = 32, 8192  # until the next one: four times as many while nothing changes
 
 
 class BusyPoll:
-    """Says how to wait, and is told how long it took.
+    """Says how to wait; takes in how long each wait took.
 
     Args:
         allowed: whether to poll at all; else nothing is tried either.
@@ -37,7 +37,7 @@ class BusyPoll:
         self._runs: list[bool] = []  # that are still to be tried
         self._run_polls = False
         self._run_ns: list[int] = []
-        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and looked
+        self._taken_ns: tuple[list[int], list[int]] = ([], [])  # slept and polled
 
     def on_wait(self, ns: int) -> None:
         """A message came after so long."""

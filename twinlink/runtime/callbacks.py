@@ -14,7 +14,7 @@ from ..process import internal_errors
 from ..protocol.session import ACKS, MESSAGES, QUEUED, Delivery, ReceiveFlow
 
 RUN_S = 0.01  # then a thread that waits for something gets to check whether it is there
-STAND_IN_S = 0.0005  # between two looks whether the other thread has done
+STAND_IN_S = 0.0005  # between two checks whether the other thread has done
 LOG_INTERVAL_S = 1.0  # between two reports of a flow's handlers in the log
 
 _monotonic = time.monotonic

@@ -12,7 +12,7 @@ from ..transports import Transport
 from .driver import SessionDriver
 
 FLOW_TICK_NS = 200_000_000
-# A handler that has run between two looks takes long.
+# A handler that has run between two checks takes long.
 LOOK_NS = 50_000_000
 STAND_IN_NS = 5_000_000  # while one does, or where they do
 
@@ -21,7 +21,7 @@ class HeartbeatThread:
     """Runs from `start` until `stop`."""
 
     def __init__(self, node: str, transport: Transport, driver: SessionDriver, stand_in: Callable[[], bool]) -> None:
-        """``stand_in()`` reads what has come while a handler takes long, and returns whether to look again soon."""
+        """``stand_in()`` reads what has come while a handler takes long, and returns whether to check again soon."""
         self._stand_in = stand_in
         self._driver = driver
         self._stopping = False

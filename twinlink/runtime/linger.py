@@ -10,9 +10,9 @@ from .driver import SessionDriver
 
 LINGER_S = 0.3  # the wait goes on while acks come within this time
 MAX_LINGER_S = 5.0  # but no longer than this
-STUCK_S = 0.5  # without a look for acks: `close` was called by a signal handler, in a thread that holds a flow's lock
+STUCK_S = 0.5  # without a check for acks: `close` was called by a signal handler, in a thread that holds a flow's lock
 ENDS_S = 0.6  # for the rest of closing; what takes longer goes on in the background
-SIGNAL_CHECK_S = 0.05  # between two looks for a signal that has been deferred
+SIGNAL_CHECK_S = 0.05  # between two checks for a signal that has been deferred
 
 
 class Linger:

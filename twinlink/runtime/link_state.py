@@ -8,7 +8,7 @@ from .driver import SessionDriver
 
 @dataclass(slots=True)
 class LinkState:
-    """Of one link.
+    """The state of one link that its senders share.
 
     Attributes:
         endpoint, max_payload, send_timeout: as the link was opened; the time in s.

@@ -29,7 +29,7 @@ RTT = struct.Struct("68xI")  # in the kernel's tcp_info: tcpi_rtt, in us; 0 wher
 
 
 class PortProbe:
-    """Of one connector; for the thread that receives.
+    """Probes for one connector; for the thread that receives.
 
     Attributes:
         reachable: whether the other side's port does, as far as is known.

@@ -136,7 +136,7 @@ class ReceiveLoop:
         self._last_frame_ns = now
 
     def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
-        """Handle this message and what is behind it, and acknowledge all together; returns when it last looked."""
+        """Handle this message and what is behind it, and acknowledge all together; returns when it last read."""
         driver, receive = self._driver, self._transport.receive
         until, flush_at = now + DRAIN_NS, now + ACKS_NS
         while received is not None:

@@ -1,4 +1,4 @@
-"""The end of a link: calls that are due are made, the peers are told, and everything is given back."""
+"""The end of a link: calls that are due are made, the peers get what is announced, and everything is given back."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger("twinlink")
 
 
 class Shutdown:
-    """Of one link."""
+    """Ends one link."""
 
     def __init__(
         self,

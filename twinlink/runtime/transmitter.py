@@ -13,7 +13,7 @@ _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 
 class Transmitter:
-    """Of one flow, with the locks that it shares with the flow's `Sender` (docs/locks.md).
+    """Transmits the queue of one flow; has the locks that it shares with the flow's `Sender` (docs/locks.md).
 
     Attributes:
         topic: of the flow's messages.
@@ -79,7 +79,7 @@ class Transmitter:
         transmit(self.topic, frame)
 
     def transmit_final(self) -> None:
-        """The link ends: tell the peers what they will not get any more.  Never waits.  Raises TransportError."""
+        """The link ends: announce what the peers will not get any more.  Never waits.  Raises TransportError."""
         with self._driver.lock:
             frames = self._flow.final_frames(_time_ns())
         transport = self._transport

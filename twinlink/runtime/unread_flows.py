@@ -13,7 +13,7 @@ logger = logging.getLogger("twinlink")
 
 
 class UnreadFlows:
-    """Of one link; for the thread that receives.  Says so once."""
+    """Logs such a flow of one link, once; for the thread that receives."""
 
     def __init__(self, flows: Mapping[str, ReceiveFlow]) -> None:
         self._flows = flows

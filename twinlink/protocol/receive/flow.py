@@ -11,7 +11,7 @@ from ..rangeset import RangeSet
 from .reorder_buffer import ReorderBuffer
 from .sequence import SequenceTracker
 
-# tell the sender after consuming this much; half of the slack it grants (flow_control.py)
+# announced to the sender after consuming this much; half of the slack it grants (flow_control.py)
 CREDIT_UPDATE_OCTETS = 128 * 1024
 MESSAGE_WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
 MESSAGE_OVERHEAD_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
@@ -32,10 +32,10 @@ class PeerStream:
         rejected: what this side does not take, and the sender has not said since that it will not come.
         waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
             without another look at the limits; ``granted_as``: on which account.
-        window_end, refused_end: where the receive window is closed, what is refused: from the first number on, and
-            something up to the second one has come.  ``refused_size``: octets of the last of these;
-            ``refused_octets``: of those that the sender has not been told of.
-        unreported_octets: octets consumed since the sender was last told, MESSAGE_WEIGHT_OCTETS for each message among
+        window_end, refused_end: where the receive window is closed, the first refused sequence number, and the end of
+            the refused range.  ``refused_size``: octets of the last refused message; ``refused_octets``: of those that
+            no refusal has announced yet.
+        unreported_octets: octets consumed since that was last announced, MESSAGE_WEIGHT_OCTETS for each message among
             them.
         received_octets: payload that arrived, that of repeated messages included.
     """
@@ -90,17 +90,17 @@ class PeerStream:
 
 
 class UnreportedRanges:
-    """What no event has told yet, by session."""
+    """What no event has reported yet, by session."""
 
     def __init__(self) -> None:
         self._ranges: dict[int, RangeSet] = {}
 
     def add(self, epoch: int, sequence: int) -> None:
-        """An event is to tell this number."""
+        """An event is to report this number."""
         self._ranges.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
 
     def take(self) -> list[tuple[int, int, int]]:
-        """Epoch, first and end of every range; from now on they count as told."""
+        """Epoch, first and end of every range; from now on they count as reported."""
         of, self._ranges = self._ranges, {}
         return [(epoch, first, end) for epoch, ranges in of.items() for first, end in ranges]
 
@@ -116,7 +116,7 @@ class ReceiveFlow:
         handler: what is to get each message, for `Context.deliveries`; without one they wait in ``queue``.
         streams: by epoch.
         named_by: the peer that named it first; 0: a node that had not said hello, or this side.
-        watched: whether each message is to be looked at: its age or length has a limit, or the flow has ``sync``.
+        watched: whether each message is to be checked: its age or length has a limit, or the flow has ``sync``.
         max_payload: octets of the longest payload that the application takes; what is longer is rejected.
         stale: what was too old on arrival.
         rejected: messages that were too long, or came while the flow was unclaimed, and there was no room to hold them.
@@ -197,9 +197,9 @@ class ReceiveFlow:
             stream.consumed = stream.acked = max(stream.consumed, due)
 
     def next_message(self, tells_end: bool = False) -> tuple[Message, PeerStream | None] | None:
-        """The next message, and the stream whose sender is to be told now how far it is consumed; None without any.
+        """The next message, and the stream for which a credit update is due; None without a message.
 
-        Not every message is told: then the stream is None.  ``tells_end``: where none is left, that is told.
+        The stream is None where no update is due.  ``tells_end``: one is due when no message is left.
         """
         if not self.queue:
             return None

@@ -18,7 +18,7 @@ Found = tuple[ReceiveFlow | None, bytes]  # None: it cannot be held; its ack top
 
 
 class FlowTable:
-    """Of one session.
+    """The flows that one session receives.
 
     Attributes:
         flows: by name.

@@ -13,7 +13,7 @@ from .reorder_buffer import ReorderBuffer
 
 
 class SelectiveRepeat:
-    """Of one session; for streams of senders that retransmit on request."""
+    """Repairs the streams of one session whose senders retransmit on request."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SelectiveRepeat:
     def _send_nak(self, ack_topic: bytes, stream: PeerStream, missing: list[tuple[int, int]], known: int) -> None:
         """Name the ``missing`` ranges and, as not all of their rejections may have arrived, those that were rejected.
 
-        A range that there is no room for is not below ``known``, so the nak says nothing of it.
+        A range that there is no room for is not below ``known``, so the nak does not name it.
         """
         if len(missing) > MAX_RANGES:
             known = min(known, missing[MAX_RANGES][0])
@@ -187,7 +187,7 @@ class SelectiveRepeat:
     def _expect_announced(
         self, stream: PeerStream, ranges: list[tuple[int, int]], next_to_send: int
     ) -> tuple[int, int] | None:
-        """As `_expect`, of what an ABANDONED frame tells; where the window is closed, only of what takes no room."""
+        """As `_expect`, of what an ABANDONED frame says; where the window is closed, only of what takes no room."""
         end = max([next_to_send, *(end for _, end in ranges)])
         if stream.window_end is None:
             return self._expect(stream, end)

@@ -11,7 +11,7 @@ from .window import ReceiveWindow
 
 
 class PayloadLimit:
-    """Of one session."""
+    """Rejects the messages that a session does not take for their length."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class PayloadLimit:
     ) -> None:
         """A message that is too long begins to arrive.
 
-        Where its flow takes less than the link, its sender does not know that, and is told that it is rejected.  The
+        Where its flow takes less than the link, its sender does not know that, and is sent a rejection.  The
         limit of the link is in the hellos: such a message is a gap.
         """
         if receive_flow is None or self._peer_manager.find(epoch) is None or sequence > MAX_SEQUENCE:
@@ -48,7 +48,7 @@ class PayloadLimit:
     def reject(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int, sent_ns: int
     ) -> None:
-        """Drop a message that is longer than its flow takes, and tell its sender."""
+        """Drop a message that is longer than its flow takes, and notify its sender."""
         self._limit_counters.exceeded("max_payload")
         if not self._window.is_jump(stream, sequence):
             self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)

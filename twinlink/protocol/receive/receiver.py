@@ -47,7 +47,7 @@ class MessageReceiver:
         flow: the receiving side of a flow, made when it is first named.
         acks: that are to be sent.
         awaits_tick: some flow may have something to announce, to request or to report.
-        report_refused: tells senders what there was no room for.
+        report_refused: sends senders a refusal of what there was no room for.
     """
 
     def __init__(

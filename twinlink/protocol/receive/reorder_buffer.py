@@ -107,7 +107,7 @@ class ReorderBuffer:
 
     @property
     def octets(self) -> int:
-        """Of the payload of these."""
+        """Octets of payload that wait here."""
         return sum(len(message.payload) for message in list(self._held.values()))
 
     @property

@@ -4,7 +4,7 @@ from enum import Enum
 
 from ..rangeset import RangeSet
 
-MAX_GAPS = 4096  # remembered; beyond it the oldest can no longer be told from a duplicate when they come late
+MAX_GAPS = 4096  # remembered; beyond it the oldest can no longer be distinguished from a duplicate when they come late
 
 
 class Arrival(Enum):
@@ -46,7 +46,7 @@ class SequenceTracker:
         self.next = first
 
     def has(self, sequence: int) -> bool:
-        """Whether it has been seen, and not as a gap; of many gaps the oldest are not told from that."""
+        """Whether it has been seen, and not as a gap; of many gaps the oldest are not distinguished from that."""
         return sequence < self.next and sequence not in self.missing and sequence not in self._before
 
     def record_gap(self, first: int, end: int) -> None:
@@ -59,7 +59,7 @@ class SequenceTracker:
         self.next = max(self.next, end)
 
     def arrive(self, sequence: int) -> Arrival:
-        """Note an arrival, and tell what it meant.  After AFTER_GAP the gap is ``(old next, sequence)``."""
+        """Note an arrival, and return what it means.  After AFTER_GAP the gap is ``(old next, sequence)``."""
         if self.next < 0:
             self.start_at(sequence)
         if sequence == self.next:

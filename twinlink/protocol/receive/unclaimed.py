@@ -16,7 +16,7 @@ COUNT_INTERVAL_NS = 10_000_000  # between two counts of what all flows hold
 
 
 class UnclaimedLimiter:
-    """Of one session."""
+    """Limits what the unclaimed flows of one session hold."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class UnclaimedLimiter:
     def reject(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int, sent_ns: int
     ) -> bool:
-        """Drop a message and tell its sender; False where the message has arrived before.
+        """Drop a message and send its sender a rejection; False where the message has arrived before.
 
         Raises MalformedFrame.
         """

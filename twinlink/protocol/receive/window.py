@@ -16,14 +16,14 @@ from .flow import PeerStream
 from .nak import SelectiveRepeat
 
 FIRST_GRANT_OCTETS = 64 * 1024
-REFUSED_OCTETS = 64 * 1024  # then the sender is told; and when all that has come is read
+REFUSED_OCTETS = 64 * 1024  # then the sender is sent a refusal; and when all that has come is read
 REQUEST_OCTETS = 256 * 1024  # of messages that are requested together
 MAX_MISSING_RANGES = 4096  # of a stream, that a peer announces as lost; it announces them again when it is asked
 MAX_SEQUENCE_JUMP = 2**26  # messages: more than a peer could send while it is suspended
 
 
 class ReceiveWindow:
-    """Of one session.
+    """Grants the streams of one session room for messages.
 
     Each stream is granted room as it needs it, at most ``window`` octets, from ``buffer_octets`` for all of them.  Of
     these one peer gets half at most, and all nodes that are not up get a quarter together.  A peer that is up always
@@ -53,7 +53,7 @@ class ReceiveWindow:
     def admits(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> bool:
         """Whether to take in this message, which is not of the fast lane; if not, it is counted as refused.
 
-        Its sender is told so, as it is to go on at the pace of others only while this side reads.
+        Its sender is sent a refusal, as it is to go on at the pace of others only while this side reads.
         """
         next_expected, reorder_buffer = stream.tracker.next, stream.reorder_buffer
         if self.is_jump(stream, sequence):
@@ -110,7 +110,7 @@ class ReceiveWindow:
             self.report_refused()
 
     def report_refused(self) -> None:
-        """Tell senders what has been refused since they were last told."""
+        """Send senders what has been refused since the last refusal."""
         while self._refused:
             stream, ack_topic = self._refused.popitem()
             stream.refused_octets = 0

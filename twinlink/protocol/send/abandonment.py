@@ -15,7 +15,7 @@ RETRANSMISSION_NS = 1_000_000_000
 
 
 def abandon(flow: SendRecord, sequence: int, reason: AbandonReason) -> None:
-    """It will not be sent any more, though peers may owe an ack for it: count it, and have them told."""
+    """It will not be sent any more, though peers may owe an ack for it: count it, and announce it."""
     entry = flow.unacked.entries.get(sequence)
     unacked_by = entry[1] if entry else frozenset[int]()
     lost = entry is not None and release(flow, sequence)
@@ -59,7 +59,7 @@ def lose_for_some(flow: SendRecord, epochs: Collection[int], sequence: int, reas
 
 
 def give_up_longer(flow: SendRecord, size: int, reason: str) -> None:
-    """No payload of more than ``size`` octets gets through: what is longer is lost, and the peers are told."""
+    """No payload of more than ``size`` octets gets through: what is longer is lost, which is announced to the peers."""
     for sequence, entry in list(flow.unacked.entries.items()):
         if flow.unacked.size(entry) > size:
             _give_up(flow, sequence, reason)
@@ -91,7 +91,7 @@ def on_request(flow: SendRecord, epoch: int, missing: Sequence[tuple[int, int]],
 
 
 def lose_skipped(flow: SendRecord) -> None:
-    """Lose, from the oldest on, what every peer that owes an ack went past, and none of them will request."""
+    """Lose, from the oldest on, what every peer that owes an ack has skipped, and none of them will request."""
     entries, consumed, repairing = flow.unacked.entries, flow.receivers.consumed, flow.receivers.repairing
     while (sequence := flow.unacked.oldest()) is not None:
         unacked_by = entries[sequence][1]

@@ -16,7 +16,7 @@ from .queue import BUNDLE_OCTETS
 
 
 class Budgets:
-    """Of one session.
+    """What may be in flight of the flows of one session.
 
     Attributes:
         of: by priority, what its flows may have in flight.

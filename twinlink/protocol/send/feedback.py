@@ -23,10 +23,10 @@ _unpack_ack_one = ACK_ONE.unpack
 
 
 class FeedbackDispatcher:
-    """Of one session.
+    """Gives the feedback of the peers of one session to its flows.
 
-    ``epoch`` is that of the peer that speaks.  All methods raise MalformedFrame, and do nothing where another node's
-    messages are meant: what a listener sends reaches all its connectors.
+    ``epoch`` is that of the peer that sent the frame.  All methods raise MalformedFrame, and do nothing where another
+    node's messages are meant: what a listener sends reaches all its connectors.
     """
 
     def __init__(self, context: Context, peer_manager: PeerManager, send_flows: SendFlows) -> None:

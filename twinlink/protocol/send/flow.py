@@ -287,7 +287,7 @@ class SendFlow(SendRecord):
     def on_consumed(self, epoch: int, consumed: int) -> None:
         """Peer ``epoch`` is done with every sequence below ``consumed``.
 
-        What it went past without an ack is lost, where it cannot request it.
+        What it skipped without an ack is lost, where it cannot request it.
         """
         receivers, all_consumed = self.receivers, self.receivers.consumed
         known = all_consumed.get(epoch)

@@ -14,7 +14,7 @@ class FlowControlWindow:
     until all of it has been consumed: at most a bundle, which the slack has room for.
 
     Attributes:
-        octets: in flight.
+        octets: sent and not consumed.
         most: octets that may be unconsumed where every peer has room for them.
         unreported_acks: acks with which `on_ack` has not been called yet, where others come meanwhile.
     """

@@ -1,4 +1,4 @@
-"""The sending flows of a session: told of peers and time, asked in turns what to transmit.  No I/O, no clock."""
+"""The sending flows of a session: they take in peers and time, and transmit in turns.  No I/O, no clock."""
 
 from collections.abc import Iterable
 
@@ -13,13 +13,13 @@ from .flow import SendFlow
 from .options import FlowOptions
 
 LOSSES_AT_ONCE = 1000  # events; the application's handler gets its turn in between
-READ_INTERVAL_NS = 10_000_000  # between two looks which flows may go on, as their peers say what they have read
+READ_INTERVAL_NS = 10_000_000  # between two checks which flows may go on, as their peers have read more
 PACE_CHECK_NS = 5_000_000  # between two because of acks, which come by the thousand
-REST_TICKS = 150  # a flow at rest has a tick so seldom all the same: a session may have a thousand of them
+REST_TICKS = 150  # an idle flow has a tick so seldom all the same: a session may have a thousand of them
 
 
 class SendFlows:
-    """Of one session.
+    """The sending flows of one session.
 
     A flow is *awake* until a tick finds that it awaits nothing; what happens to it wakes it.  Ticks and hellos cost
     nothing for the others.
@@ -42,7 +42,7 @@ class SendFlows:
         self.detect = frozenset[str]()
         self._awake: dict[str, SendFlow] = {}
         self._positions: dict[str, int] = {}  # replaced, never changed
-        self._rest_turn = 0  # of the flows at rest
+        self._rest_turn = 0  # of the idle flows
         self._first = ""  # the flow of normal priority that is the first to transmit
         self._read_mono_ns = 0
 

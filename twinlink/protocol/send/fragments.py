@@ -41,7 +41,7 @@ class FragmentTransmission:
 
     @property
     def sequence(self) -> int | None:
-        """Of the message; None: there is none."""
+        """The number of the message; None: there is none."""
         return None if (fragmenter := self._leaving) is None else fragmenter.sequence
 
     @property
@@ -52,8 +52,6 @@ class FragmentTransmission:
     def may_go(self, requested: bool) -> bool:
         """Whether there is room for the next fragment; where a peer has ``requested`` something, one goes without
         room.
-
-        May be called without a lock, when nothing may leave in fragments any more.
         """
         fragmenter = self._leaving
         if fragmenter is None:

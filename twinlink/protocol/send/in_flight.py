@@ -74,8 +74,7 @@ class InFlight:
     def has_room_for_fragment(self, sequence: int) -> bool:
         """Whether one more fragment of this message may be transmitted.
 
-        While a fragment is in flight there must be room for all of the next one; else any room will do.  May be called
-        without a lock, when the message may be in flight no more.
+        While a fragment is in flight there must be room for all of the next one; else any room will do.
         """
         return self.room >= self.budget.fragment if self.has_fragments(sequence) else self.budget.room > 0
 
@@ -86,7 +85,7 @@ class InFlight:
     def add(self, sequence: int, octets: int) -> None:
         """This message was transmitted, or begins to be, in fragments; framing included."""
         budget = self.budget
-        self._octets += octets  # in a row, without a call: see `InFlightBudget`
+        self._octets += octets  # in a row, without a call: Ctrl-C comes where a call ends
         self._transmitted += octets
         budget.in_flight += octets
         self._of[sequence] = octets

@@ -32,7 +32,7 @@ class LossLedger:
     Attributes:
         count: how many are lost.
         unflushed: of them, what no flush has named yet; of many ranges the latest.
-        unreported: of them, what no event has told yet, by reason and the peers that owed an ack.
+        unreported: of them, what no event has reported yet, by reason and the peers that owed an ack.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class LossLedger:
     ) -> None:
         """Sequences from ``first`` to below ``end`` are lost: the peers ``lost_by`` will not get them.
 
-        If acks come yet of all that are ``unacked_by``, or of ``ANY_PEER`` where none owed one, they are not.
+        A late ack from every peer of ``unacked_by``, or from ``ANY_PEER`` where none owed one, revokes the loss.
         """
         epochs = frozenset(unacked_by or ())
         if unacked_by is ANY_PEER or unacked_by:
@@ -68,7 +68,7 @@ class LossLedger:
         self.count += end - first
 
     def name(self, first: int, end: int, reason: str, lost_by: Collection[int]) -> None:
-        """An event is to tell that these peers will not get these messages, which count as lost already."""
+        """An event is to report that these peers will not get these messages, which count as lost already."""
         self.unreported.setdefault((reason, frozenset(lost_by)), RangeSet()).add(first, end)
 
     def on_late_ack(self, sequence: int, epoch: int) -> bool:
@@ -122,7 +122,7 @@ class LossLedger:
         return reasons
 
     def take_unreported(self, most: int) -> list[Loss]:
-        """The first so many ranges that no event has told yet, and why; from now on they count as told."""
+        """The first so many ranges that no event has reported yet, and why; from now on they count as reported."""
         reported: list[Loss] = []
         for (reason, epochs), lost in list(self.unreported.items()):
             if ranges := list(lost)[: most - len(reported)]:
@@ -140,10 +140,10 @@ def _add(ranges: RangeSet, first: int, end: int) -> None:
 
 
 class UnconfirmedEvictions:
-    """For each peer that owes an ack, what it may or may not have; settled when it says so, or is given up.
+    """Evicted messages whose delivery is unknown, for each peer that owes an ack, until it answers or is given up.
 
     What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
-    read to its end beside the next.  So it is told that this will not come, and asked again.  What it has not
+    read to its end beside the next.  So this is announced to it as abandoned, and it is probed again.  What it has not
     acknowledged by then, and lacks no more, it has given up: that is lost.  Whether other peers have it stays open.
 
     Attributes:
@@ -198,9 +198,9 @@ class UnconfirmedEvictions:
     def answerable(
         self, missing: Sequence[tuple[int, int]], others: Collection[int], now_mono_ns: int
     ) -> Sequence[tuple[int, int]]:
-        """Of what a peer lacks, all but what ``others`` have not said yet whether they have.
+        """The part of what a peer lacks that can be announced: not what ``others`` may still acknowledge.
 
-        Once they are told that it will not come, they do not tell what they have from what they have given up.  So the
+        After the announcement their answers do not distinguish what they have from what they have given up.  So the
         next probe asks them first; but a peer that does not answer is not waited for.
         """
         if not self.open:
@@ -214,7 +214,7 @@ class UnconfirmedEvictions:
         return missing if now_mono_ns - self._withholds_since_mono_ns > WITHHOLD_NS else list(answerable)
 
     def on_abandoned(self, first: int, end: int) -> None:
-        """All peers are told that these will not come: one that has not acknowledged them gives up what it lacks.
+        """These are announced to all peers as abandoned: one that has not acknowledged them gives up what it lacks.
 
         So may one that is down, which may hear this side: what it does not lack when it is back counts as lost to it.
         """

@@ -8,7 +8,7 @@ MAX_SUSPENDED = 64  # silent peers for which messages are kept
 
 
 def join(flow: SendRecord, epoch: int, repairs: bool, max_payload: int) -> None:
-    """A peer joined: it owes nothing for what has left before.  Or it is back: it still owes what it owed.
+    """A peer joined: it need not acknowledge what left before.  Or it returned: what it has not acknowledged is kept.
 
     ``repairs``: it requests what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
     """

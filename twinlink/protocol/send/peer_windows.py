@@ -1,4 +1,4 @@
-"""The windows of the peers, as far as their refusals tell.  No I/O, no clock.
+"""The windows of the peers, as far as their refusals show.  No I/O, no clock.
 
 A peer may have a smaller window than this side.  What it refuses is in flight no more, and is retransmitted when the
 peer requests it.  Until then no more is sent than the peer had room for.  So a flow that a peer's application does not
@@ -12,7 +12,7 @@ GROWTH = 8  # a window may be larger by an eighth than it seemed; if it is not, 
 
 
 class PeerWindows:
-    """Of one flow."""
+    """The windows of the peers of one flow."""
 
     def __init__(self, flow: SendRecord) -> None:
         self._queue = flow.queue

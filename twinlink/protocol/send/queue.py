@@ -88,7 +88,7 @@ class SendQueue:
         return False
 
     def abandon(self, reason: AbandonReason, first: int, end: int) -> None:
-        """Have the peers told that messages ``first`` to ``end - 1`` will not come, and why."""
+        """Announce to the peers that messages ``first`` to ``end - 1`` will not come, and why."""
         if first < end:
             if reason is AbandonReason.CONFLATED:
                 self._conflated.add(first, end)
@@ -115,7 +115,7 @@ class SendQueue:
                 continue  # it comes: every peer that is up has had the first fragment, or will have it again
             if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
                 continue
-            # also where it is kept for others: an ABANDONED frame would be heard by all
+            # also where it is kept for others: an ABANDONED frame reaches all
             self._unsorted = self._unsorted or next(reversed(self._to_retransmit), -1) > sequence
             self._to_retransmit[sequence] = epoch
             self._in_flight.remove((sequence,))  # it is not in flight: it is missing
@@ -173,7 +173,7 @@ class SendQueue:
         return sequence in self._to_retransmit or sequence in self.retransmitted
 
     def _put_due_first(self) -> bool:
-        """Have the requested message that goes without room be taken first; whether there is one.
+        """Move the lowest requested message that may exceed the limit to the front; False if there is none.
 
         It is the first that the flow waits for, if nothing before it that was retransmitted is in flight.  The peer may
         have refused what takes the room, and acknowledges that only after what it requests.
@@ -227,7 +227,7 @@ class SendQueue:
 
     @property
     def _bundle_octets(self) -> int:
-        """Of a frame with several messages; 0: each has a frame of its own."""
+        """Most octets of a frame with several messages; 0: each has a frame of its own."""
         return min(BUNDLE_OCTETS, self._in_flight.budget.frame_limit) if self._receivers.all_take_bundles else 0
 
     def _next_abandoned(self) -> tuple[AbandonReason, list[tuple[int, int]]]:
@@ -322,7 +322,7 @@ class SendQueue:
         return self.fragments.on_tick()
 
     def final_abandoned(self, first: int) -> list[tuple[AbandonReason, list[tuple[int, int]]]]:
-        """What the peers are to be told where the link ends: what is kept, from ``first`` on, will not come."""
+        """What is to be announced where the link ends: what is kept, from ``first`` on, will not come."""
         self._abandon_range(first, self.next_sequence)
         self.next_to_send = self.next_sequence
         announcements = []

@@ -21,8 +21,8 @@ class ReceiverSet:
         first_owed: of all -> the first number that it owes an ack for.
         least_payload: octets that all take.
         consumed: of the peers that are up -> every sequence below is done with there.
-        suspended: of the suspended peers -> the same, as it was.
-        unread_by: the same of those that may return, and will request nothing.
+        suspended: of the suspended peers -> what they had consumed.
+        unread_by: the consumed positions of the peers that are down, may return, and will request nothing.
         refused: of the peers that are up, those that had no room for something -> one more than its highest number.
             What they have not acknowledged below that is not in flight to them.
         resuming: of the peers that are up, those that came back -> the first unsent number then; until they have said
@@ -104,7 +104,7 @@ class ReceiverSet:
         self._update()
 
     def refusing(self, size: int) -> frozenset[int]:
-        """Of all, the peers that do not take a payload of so many octets."""
+        """The peers, suspended ones included, that do not take a payload of so many octets."""
         return frozenset(epoch for epoch in self.all if self._max_payload[epoch] < size)
 
     def have_refused(self, sequence: int, epochs: frozenset[int]) -> bool:

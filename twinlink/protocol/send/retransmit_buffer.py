@@ -112,10 +112,10 @@ class RetransmitBuffer:
         return [sequence for sequence in range(low, high) if sequence in self.entries]
 
     def add_receiver(self, epoch: int, queued: range, up: frozenset[int], max_octets: int) -> int:
-        """Peer ``epoch`` owes an ack, too, for the last of these, up to one that no peer that is ``up`` owes.
+        """Add a receiver to the newest ``queued`` messages; stop at the first that no peer that is ``up`` needs.
 
-        Or up to one that is longer than the ``max_octets`` octets that it takes.  Returns the first number that it
-        owes; the end of the range where there is none.
+        Stop as well at one that is longer than the ``max_octets`` that the receiver takes.  Returns the first number
+        that it owes an ack for; the end of the range where there is none.
         """
         first, unacked_by, with_it = queued.stop, frozenset[int](), frozenset({epoch})
         while first > queued.start and (entry := self.entries.get(first - 1)) is not None and entry[1] & up:

@@ -10,7 +10,7 @@ LOSS_TICKS = 10  # two seconds: a peer that is still up then has heard hellos th
 
 
 class TailLossProbe:
-    """Of one flow; ticks come five times a second."""
+    """Probes the peers of one flow; ticks come five times a second."""
 
     def __init__(self, flow: SendRecord) -> None:
         self._flow = flow
@@ -27,7 +27,7 @@ class TailLossProbe:
     def on_tick(self) -> None:
         """Probe when something has been awaited since the last tick.
 
-        That is an ack, room in the window, the answer of a peer that returned or lacks something, or that all went past
+        That is an ack, room in the window, the answer of a peer that returned or lacks something, or that all skipped
         what was announced as abandoned.  The message, its ack, the nak, what was consumed or the announcement may have
         been lost.
         """
@@ -68,7 +68,7 @@ class TailLossProbe:
         """Probe now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
 
         Without retransmission it waits for nothing, and a gap shows when something later arrives; so then only while
-        nothing leaves: at rest, or when what was lost has all the room in the window.
+        nothing leaves: when the flow is idle, or when what was lost has all the room in the window.
         """
         queue, receivers = self._queue, self._receivers
         position = (0 if self._repair else queue.next_to_send, slowest)
