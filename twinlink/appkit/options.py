@@ -47,7 +47,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser with exit code 3 for errors and without abbreviations of options.
+    """An ArgumentParser with exit code 3 for errors, without abbreviations, with arguments and options in any order.
 
     Args:
         examples: command lines with a comment, one a line and up to 78 columns wide, for the end of the help.
@@ -68,7 +68,9 @@ class Parser(argparse.ArgumentParser):
             name = text.partition("=")[0]
             if text.startswith("--") and name not in names:  # before what follows it is taken for an argument
                 self.error(f"unknown argument {text}{self._port_advice(name) or near(name, names)}")
-        given, rest = self.parse_known_args(args, namespace)
+        # Python 3.11 refuses to mix what has sub-commands: of the top parser, which has only the options before them.
+        mixed = all(action.nargs != argparse.PARSER for action in self._actions)
+        given, rest = (self.parse_known_intermixed_args if mixed else self.parse_known_args)(args, namespace)
         if rest:
             self.error(f"unknown argument {' '.join(rest)}{self._port_advice(rest[0])}")
         return given
