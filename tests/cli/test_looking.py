@@ -112,7 +112,7 @@ def test_list_and_top_from_one_end(start: Start, endpoint: str) -> None:
         telemetry, text = gnb.sender("telemetry"), endpoint.removeprefix("tcp/")
         shown = start("list", text, "--time", "0.5")
         record = start("list", text, "--time", "0.5", "--json")
-        once = start("top", endpoint, "--once", "--interval", "0.5", "--json")
+        once = start("top", text, "--once", "--interval", "0.5", "--json")
         while any(run.process.poll() is None for run in (shown, record, once)):
             telemetry.send({"snr_db": 21.5})
             time.sleep(0.02)
@@ -172,6 +172,15 @@ def test_a_pipe_gets_every_message_of_several_flows(start: Start, endpoint: str)
     for flow, numbers in {"a1": range(2000), "a2": range(1, 2000, 2), "c": range(0, 2000, 2)}.items():
         assert [line for line in sub.out if line.startswith(flow)] == [f"{flow} {number}" for number in numbers]
     assert "found flow a2" in sub.err
+
+
+def test_a_flow_that_brings_nothing_is_answered_with_those_that_there_are(start: Start, endpoint: str) -> None:
+    with twinlink.open("zeromq", listen=endpoint, node="gnb-1") as gnb:
+        gnb.sender("telemetry").send({"snr_db": 21.5})
+        sub = start("sub", endpoint.removeprefix("tcp/"), "telemtry")
+        sub.wait_for("nothing has come on flow telemtry; the peers send on telemetry; did you mean telemetry?")
+        sub.interrupt()
+        assert sub.code() == 1
 
 
 def test_ctrl_z_leaves_the_link_before_the_process_stops(start: Start, endpoint: str) -> None:
