@@ -16,6 +16,7 @@ from twinlink import npy, signed_payload
 from twinlink.cli import known_flows
 from twinlink.cli.looking import fitted, seen_from_here
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format, payload_line
+from twinlink.cli.sub import Columns, message_line
 from twinlink.events import Event, PeerDown, PeerUp
 from twinlink.mgen.message import Address, Packet
 from twinlink.sensing import FreeRange, SensingRanges
@@ -84,6 +85,17 @@ def test_what_only_looks_like_a_format_is_shown_as_what_it_is() -> None:
                 noise[generator.integers(len(noise))] ^= 0xFF
             assert payload_line(bytes(noise)).isprintable()
             payload_format(bytes(noise[:HEAD_OCTETS]), len(noise))
+
+
+def test_on_a_terminal_the_payloads_of_several_flows_stand_below_each_other() -> None:
+    columns, long_name = Columns(), "log-of-the-scheduler-of-cell-7"
+    told = [("control", 9, 1), (long_name, 1, 250), ("telemetry", 100, 25), ("control", 10, 1)]
+    lines = [
+        message_line(twinlink.Message(b"hello", flow, number, 7, "gnb-1", 0, delay_ms * 10**6), columns)
+        for flow, number, delay_ms in told
+    ]
+    assert lines[1].startswith(f"{long_name} gnb-1 #1 ")
+    assert lines[2].index("hello") == lines[3].index("hello") < lines[1].index("hello")
 
 
 def test_it_is_said_what_cannot_be_seen() -> None:
@@ -155,7 +167,7 @@ def test_a_terminal_that_reads_nothing_holds_up_no_flow(start: Start, endpoint: 
         assert b"\x1b" not in os.read(master, 4096)
         sub.interrupt()
         assert sub.code() == 0
-    (found,) = re.findall(r"received 6001 messages, \d+ B; 0 did not arrive, (\d+) were not shown", sub.err)
+    (found,) = re.findall(r"received 6,001 messages, [\d,]+ B; 0 did not arrive, (\d+) were not shown", sub.err)
     assert 3000 < int(found) < 6001
     os.close(terminal)
     os.close(master)

@@ -107,7 +107,7 @@ def run(given: argparse.Namespace) -> int:
 def _summarise(output: Output, given: argparse.Namespace, counts: dict[str, int], speed: dict[str, Any]) -> None:
     sent, acknowledged = counts["sent"], counts["acknowledged"]
     summary = [
-        f"sent {sent} messages, {counts['octets']} B; {acknowledged} acknowledged, {counts['lost']} lost",
+        f"sent {sent:,} messages, {counts['octets']:,} B; {acknowledged:,} acknowledged, {counts['lost']:,} lost",
         *rate.lines(speed),
     ]
     output.emit(

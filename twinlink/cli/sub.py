@@ -28,6 +28,8 @@ from .payload_line import payload_line
 
 SILENT_S = 2.0  # without a message, with a peer: then the other flows are named
 MAX_NAMED = 10
+MAX_COLUMN = 20  # of a name that is longer, its line alone is not aligned
+DELAY_WIDTH = 5
 _NAME = "twinlink sub"
 EXAMPLES = """
 twinlink sub --flow telemetry             # listens; each payload as a line
@@ -162,7 +164,8 @@ class _Subscriber:
             import numpy as np  # noqa: F401  (what takes long to load, before peers wait for this one)
             from rich import cells  # noqa: F401
 
-            self.display = Display(lambda message: _octets_of(given, message, for_terminal=True).decode())
+            columns = Columns()
+            self.display = Display(lambda message: _octets_of(given, message, columns).decode())
 
     def is_done(self, stop: Stop) -> bool:
         """Whether the end was requested, or is reached."""
@@ -238,7 +241,7 @@ class _Subscriber:
         # Between the first message and the last: the first one itself was sent before that time.
         speed = rate.figures(tally.messages - 1, tally.octets - tally.first_octets, tally.last_s - tally.first_s)
         missing = f"{self.missing} did not arrive" + (f", {not_shown} were not shown" if not_shown else "")
-        summary = [f"received {tally.messages} messages, {tally.octets} B; {missing}", *rate.lines(speed)]
+        summary = [f"received {tally.messages:,} messages, {tally.octets:,} B; {missing}", *rate.lines(speed)]
         self._output.emit(
             {
                 "transport": given.transport,
@@ -258,8 +261,8 @@ class _Subscriber:
         return DONE if tally.messages and not self.missing and not interrupted else NOT_MET
 
 
-def _octets_of(given: argparse.Namespace, message: Message, for_terminal: bool = False) -> bytes:
-    """What is written for a message.  A payload comes from a peer: to a terminal it goes escaped."""
+def _octets_of(given: argparse.Namespace, message: Message, columns: "Columns | None" = None) -> bytes:
+    """What is written for a message; to a terminal, which has ``columns``, the payload of a peer goes escaped."""
     payload = bytes(message.payload)
     if given.json:
         record = {
@@ -274,22 +277,38 @@ def _octets_of(given: argparse.Namespace, message: Message, for_terminal: bool =
         }
         return f"{to_json(record)}\n".encode()
     if given.print == "line":
-        line = message_line(message)
-        return f"{_cut(line) if for_terminal else line}\n".encode()
+        line = message_line(message, columns)
+        return f"{_cut(line) if columns else line}\n".encode()
     if given.print == "hex":
         return payload.hex().encode() + b"\n"
     if given.print == "hash":
         return f"{message.sequence} {len(payload)} {hashlib.sha256(payload).hexdigest()}\n".encode()
-    if for_terminal:
+    if columns:
         return f"{on_one_line(payload.decode(errors='backslashreplace'))}\n".encode()
     return payload + b"\n"
 
 
-def message_line(message: Message) -> str:
+class Columns:
+    """Aligns flow, sender and number on a terminal: each column is as wide as the widest so far, up to a limit."""
+
+    def __init__(self) -> None:
+        self._widths: dict[int, int] = {}
+
+    def align(self, cells: list[str]) -> list[str]:
+        """The cells, filled with spaces."""
+        for place, cell in enumerate(cells):
+            fits = len(cell) <= MAX_COLUMN
+            self._widths[place] = max(self._widths.get(place, 0), len(cell) if fits else 0)
+        return [cell.ljust(self._widths[place]) for place, cell in enumerate(cells)]
+
+
+def message_line(message: Message, columns: Columns | None = None) -> str:
     """Flow, sender, number and delay of a message, and what it holds; the delay has what the clocks differ by."""
-    delay_ms = (message.received_ns - message.sent_ns) / 1e6
-    node = on_one_line(message.node or f"{message.epoch:016x}")
-    return f"{message.flow} {node} #{message.sequence} {decimal(delay_ms)} ms  {payload_line(message.payload)}"
+    delay = decimal((message.received_ns - message.sent_ns) / 1e6)
+    cells = [message.flow, on_one_line(message.node or f"{message.epoch:016x}"), f"#{message.sequence}"]
+    if columns is not None:
+        cells, delay = columns.align(cells), delay.rjust(DELAY_WIDTH)
+    return f"{' '.join(cells)} {delay} ms  {payload_line(message.payload)}"
 
 
 def _cut(line: str) -> str:
