@@ -8,11 +8,11 @@ from twinlink.spectrum import Spectrum
 
 
 async def read(link: AsyncLink) -> None:
-    """Print 100 records."""
+    """Print the records of examples/gnb.py, to the last one."""
     async for message in link.receiver("spectrum"):
         record = Spectrum.decode(message.payload)
         print(f"{message.node}: record {message.sequence}, {record.n_prbs} PRBs")
-        if message.sequence == 99:
+        if message.sequence == 2999:
             break
 
 
@@ -26,7 +26,7 @@ async def report(link: AsyncLink) -> None:
 
 async def main() -> None:
     """Report while the records come in."""
-    async with twinlink.open_async("zeromq", listen="tcp/127.0.0.1:7447", node="twin-1") as link:
+    async with twinlink.open_async("zeromq", connect="tcp/127.0.0.1:7447", node="twin-1") as link:
         reporting = asyncio.create_task(report(link))
         await read(link)
         reporting.cancel()

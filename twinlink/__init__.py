@@ -8,9 +8,10 @@ with twinlink.open("zeromq", connect="tcp/10.0.0.5:7447", node="gnb-1") as link:
 """
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast
 
 from . import options as link_options
 from .errors import (
@@ -110,6 +111,17 @@ T = TypeVar("T")
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        """Say how a link is opened, to users of other libraries."""
+        sides = {"connect": "connect='10.0.0.5'", "listen": "listen='0.0.0.0'", "bind": "listen='0.0.0.0'"}
+        advice = f"; write twinlink.open('zeromq', {sides[name]})" if name in sides else ""
+        raise AttributeError(
+            f"module 'twinlink' has no attribute {name!r}{advice}", name=name, obj=sys.modules[__name__]
+        )
 
 
 def open(

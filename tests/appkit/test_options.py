@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.running import Start
 from twinlink.appkit import convert, linking, options
-from twinlink.cli import all_keys
+from twinlink.cli import all_keys, command_parsers
 
 Parse = Callable[..., Any]
 
@@ -187,3 +187,30 @@ def test_the_command_takes_them(start: Start, tmp_path: Path, endpoint: str) -> 
     assert run.code() == 3
     assert str(config) in run.err
     assert "'print'" in run.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sub 127.0.0.1 spectrum control --count 3",
+        "ping 127.0.0.1 --count 3",
+        "top 127.0.0.1 --once --interval 2",
+        "pub file-1 file-2 --timeout 3",
+        "key trust file-1 --as twin-1",
+        "completion bash twinlink-replay --config twinlink.toml",
+        "report run-1 run-2 --json",
+    ],
+)
+def test_options_stand_before_between_and_after_arguments(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "twinlink.toml").touch()
+    name, *words = line.split()
+    arguments = words[: next(at for at, word in enumerate(words) if word.startswith("--"))]
+    flags = words[len(arguments) :]
+    results = [
+        options.parse(command_parsers()[name], name, [*arguments[:at], *flags, *arguments[at:]])
+        for at in range(len(arguments) + 1)
+    ]
+    assert all(given == results[-1] for given in results), results

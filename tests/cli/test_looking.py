@@ -16,6 +16,7 @@ from twinlink import npy, signed_payload
 from twinlink.cli import known_flows
 from twinlink.cli.looking import fitted, seen_from_here
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format, payload_line
+from twinlink.cli.sub import Columns, message_line
 from twinlink.events import Event, PeerDown, PeerUp
 from twinlink.mgen.message import Address, Packet
 from twinlink.sensing import FreeRange, SensingRanges
@@ -86,6 +87,17 @@ def test_what_only_looks_like_a_format_is_shown_as_what_it_is() -> None:
             payload_format(bytes(noise[:HEAD_OCTETS]), len(noise))
 
 
+def test_on_a_terminal_the_payloads_of_several_flows_stand_below_each_other() -> None:
+    columns, long_name = Columns(), "log-of-the-scheduler-of-cell-7"
+    told = [("control", 9, 1), (long_name, 1, 250), ("telemetry", 100, 25), ("control", 10, 1)]
+    lines = [
+        message_line(twinlink.Message(b"hello", flow, number, 7, "gnb-1", 0, delay_ms * 10**6), columns)
+        for flow, number, delay_ms in told
+    ]
+    assert lines[1].startswith(f"{long_name} gnb-1 #1 ")
+    assert lines[2].index("hello") == lines[3].index("hello") < lines[1].index("hello")
+
+
 def test_it_is_said_what_cannot_be_seen() -> None:
     alone, hub = {"node": "twin-1", "unseen": 0}, {"node": "hub", "unseen": 2}
     assert seen_from_here(False, [alone]) == "Seen from here: what twin-1 sends to all."
@@ -112,7 +124,7 @@ def test_list_and_top_from_one_end(start: Start, endpoint: str) -> None:
         telemetry, text = gnb.sender("telemetry"), endpoint.removeprefix("tcp/")
         shown = start("list", text, "--time", "0.5")
         record = start("list", text, "--time", "0.5", "--json")
-        once = start("top", endpoint, "--once", "--interval", "0.5", "--json")
+        once = start("top", text, "--once", "--interval", "0.5", "--json")
         while any(run.process.poll() is None for run in (shown, record, once)):
             telemetry.send({"snr_db": 21.5})
             time.sleep(0.02)
@@ -155,7 +167,7 @@ def test_a_terminal_that_reads_nothing_holds_up_no_flow(start: Start, endpoint: 
         assert b"\x1b" not in os.read(master, 4096)
         sub.interrupt()
         assert sub.code() == 0
-    (found,) = re.findall(r"received 6001 messages, \d+ B; 0 did not arrive, (\d+) were not shown", sub.err)
+    (found,) = re.findall(r"received 6,001 messages, [\d,]+ B; 0 did not arrive, (\d+) were not shown", sub.err)
     assert 3000 < int(found) < 6001
     os.close(terminal)
     os.close(master)
@@ -172,6 +184,15 @@ def test_a_pipe_gets_every_message_of_several_flows(start: Start, endpoint: str)
     for flow, numbers in {"a1": range(2000), "a2": range(1, 2000, 2), "c": range(0, 2000, 2)}.items():
         assert [line for line in sub.out if line.startswith(flow)] == [f"{flow} {number}" for number in numbers]
     assert "found flow a2" in sub.err
+
+
+def test_a_flow_that_brings_nothing_is_answered_with_those_that_there_are(start: Start, endpoint: str) -> None:
+    with twinlink.open("zeromq", listen=endpoint, node="gnb-1") as gnb:
+        gnb.sender("telemetry").send({"snr_db": 21.5})
+        sub = start("sub", endpoint.removeprefix("tcp/"), "telemtry")
+        sub.wait_for("nothing has come on flow telemtry; the peers send on telemetry; did you mean telemetry?")
+        sub.interrupt()
+        assert sub.code() == 1
 
 
 def test_ctrl_z_leaves_the_link_before_the_process_stops(start: Start, endpoint: str) -> None:

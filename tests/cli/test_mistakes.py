@@ -1,5 +1,7 @@
 """What people type in their first hour, and the answer that leads on."""
 
+import shlex
+
 import pytest
 
 from twinlink import cli
@@ -22,11 +24,21 @@ BAD_ARGUMENTS = 3
         ("--transport zenoh ping 10.0.0.5", "--transport stands before the command: options follow it"),
         ("publish hello", "no command is called 'publish'; did you mean pub?"),
         ("replay --out run1", "no command is called 'replay'; that is a program of its own: twinlink-replay"),
+        ("sub '*'", "'*' is no host; the host comes first: `twinlink sub 10.0.0.5 '*'`"),
+        ("sub 10.0.0.5 /spectrum", "no name of a flow has '/', as flows have no levels; '*' stands for all flows"),
+        ("sub 10.0.0.5 'cell/**'", "no name of a flow has '/'"),
+        ("sub 10.0.0.5 7450", "7450 looks like a port, which follows its host: 10.0.0.5:7450"),
+        ("sub -1", "endpoint '-1' is not of the form host or host:port"),
+        ("echo spectrum", "no command is called 'echo'; did you mean sub?"),
+        ("iperf3 10.0.0.5", "did you mean bench?"),
+        ("pub 10.0.0.5 --count 3", "10.0.0.5 is no file; the peer's address follows --connect: --connect 10.0.0.5"),
+        ("pub twin:7447 hello", "--connect twin:7447"),
+        ("ping 10.0.0.5 10.0.0.6", "unknown argument 10.0.0.6\n"),
         ("top http://127.0.0.1:9464/metrics", "write 127.0.0.1:9464"),
     ],
 )
 def test_a_mistake_is_answered_with_what_to_write(line: str, says: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(line.split()) == BAD_ARGUMENTS
+    assert cli.main(shlex.split(line)) == BAD_ARGUMENTS
     assert says in capfd.readouterr().err
 
 

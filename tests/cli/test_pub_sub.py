@@ -22,8 +22,8 @@ def test_generated_messages_arrive_as_sent(start: Start, endpoint: str, transpor
     assert sub.code() == 0
     assert len(sub.out) == 200
     assert sub.out == pub.out
-    assert "received 200 messages, 20480000 B; 0 did not arrive" in sub.err
-    assert "sent 200 messages, 20480000 B; 200 acknowledged, 0 lost" in pub.err
+    assert "received 200 messages, 20,480,000 B; 0 did not arrive" in sub.err
+    assert "sent 200 messages, 20,480,000 B; 200 acknowledged, 0 lost" in pub.err
     for said in (sub.err, pub.err):
         assert re.search(r"^twinlink \w+: in [0-9.]+ s: [0-9.]+ messages/s, [0-9.]+ MB/s$", said, re.MULTILINE)
 

@@ -53,8 +53,25 @@ def test_the_list_has_what_the_images_need() -> None:
         assert requirement.specifier.contains(version), requirement
 
 
+def test_the_gnb_is_built_from_the_sources_and_with_the_options_of_its_page() -> None:
+    build, page = (CONTAINERS / "oai-gnb.Containerfile").read_text(), (CHECKOUT / "docs" / "oai.md").read_text()
+    for source in re.findall(r"^ARG \w+_SOURCE=https://(\S+)$", build, re.MULTILINE):
+        assert f"`{source}`" in page
+    (libe3,) = re.findall(r"^ARG LIBE3_VERSION=(\S+)$", build, re.MULTILINE)
+    assert f"OAI's image takes {libe3}" in page
+    for option in ("--build-e3", "--gNB", "--ninja", "-w SIMU", "-w USRP", "--enable-asn1", "--install", "-I"):
+        assert f"`{option}`" in page
+        assert re.search(rf"[\s\"]{option}(\s|\")", build), option
+    assert set(re.findall(r"^FROM (\S+)", build, re.MULTILINE)) == {"${BASE}"}
+
+
 @pytest.mark.parametrize(
-    "path", [*CONTAINERS.glob("*.Containerfile"), CHECKOUT / "colosseum" / "build-image.sh"], ids=lambda path: path.name
+    "path",
+    [
+        *(CONTAINERS / f"{name}.Containerfile" for name in ("exporter", "replay")),
+        CHECKOUT / "colosseum" / "build-image.sh",
+    ],
+    ids=lambda path: path.name,
 )
 def test_an_image_takes_nothing_from_an_index_without_its_hash(path: Path) -> None:
     commands = re.findall(

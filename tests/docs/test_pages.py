@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -61,7 +62,7 @@ def test_python_on_the_pages_can_be_parsed(page: Path) -> None:
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-NAMES = ("receive_arrays", "send_arrays", "twin", "gnb")
+NAMES = ("send_arrays", "receive_arrays", "notebook", "gnb", "twin")
 PROGRAMS = dict(zip(NAMES, [code for kind, code in FENCE.findall(README) if kind == "python"], strict=True))
 ADDRESS = "tcp/127.0.0.1:7447"
 
@@ -79,27 +80,42 @@ def run_together(*commands: list[str], cwd: Path) -> list[tuple[int, list[str]]]
 
 
 def program(name: str, endpoint: str, folder: Path) -> list[str]:
-    """README's program, at another endpoint than the usual one; and a busy machine may take its time."""
+    """README's program at another endpoint than the usual one, with a hundred messages of all that it sends."""
     code = PROGRAMS[name]
     assert (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8") == code
     assert code.count(ADDRESS) == 1
     text = re.sub(r"timeout=\d+", f"timeout={patience()}", code.replace(ADDRESS, endpoint))
+    text = re.sub(r"\b(3000|1200)\b", "100", re.sub(r"\b(2999|1199)\b", "99", text)).replace("sleep(0.05)", "sleep(0.01)")
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return [sys.executable, f"{name}.py"]
 
 
-def test_the_first_programs_of_the_readme_pass_arrays(endpoint: str, tmp_path: Path) -> None:
-    commands = [program(name, endpoint, tmp_path) for name in ("send_arrays", "receive_arrays")]
-    sender, receiver = run_together(*commands, cwd=tmp_path)
-    assert sender == (0, ["10 arrays acknowledged"])
-    kind = "complex64, shape (2, 1024)"
-    assert receiver == (0, [f"gnb-1: array {n}, {kind}, mean {n}.0+0.0j" for n in range(10)])
+def test_the_first_programs_of_the_readme_are_watched_by_its_commands(endpoint: str, tmp_path: Path) -> None:
+    """The sender waits for the first of them; who comes late sees the arrays from then on."""
+    programs = [program(name, endpoint, tmp_path) for name in ("send_arrays", "receive_arrays")]
+    (line,) = re.findall(r"^\.venv/bin/twinlink (sub 127\.0\.0\.1 '\*') ", README, re.MULTILINE)
+    watch = [sys.executable, "-m", "twinlink", *shlex.split(line.replace("127.0.0.1", endpoint)), "--print", "line"]
+    sender, receiver, watcher = run_together(*programs, [*watch, "--idle", "1"], cwd=tmp_path)
+    assert sender[0] == receiver[0] == watcher[0] == 0
+    assert sender[1][0].endswith("of 100 arrays acknowledged")
+    assert receiver[1][-1] == "gnb-1: array 99, complex64, shape (2, 1024), mean 99.0+0.0j"
+    assert re.match(r"samples gnb-1 #99 \S+ ms  array complex64 \(2, 1024\): 99\+0j", watcher[1][-1])
+
+
+def test_the_notebook_of_the_readme_reads_an_array(endpoint: str, tmp_path: Path) -> None:
+    code = PROGRAMS["notebook"]
+    assert code.count(ADDRESS) == 1
+    text = code.replace(ADDRESS, endpoint) + "print(message.array().shape)\n"
+    (tmp_path / "notebook.py").write_text(text, encoding="utf-8")
+    sender = program("send_arrays", endpoint, tmp_path)
+    _, notebook = run_together(sender, [sys.executable, "notebook.py"], cwd=tmp_path)
+    assert notebook == (0, ["(2, 1024)"])
 
 
 def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path) -> None:
     commands = [program(name, endpoint, tmp_path) for name in ("gnb", "twin")]
     gnb, twin = run_together(*commands, cwd=tmp_path)
-    assert gnb == (0, ["100 records acknowledged"])
+    assert gnb == (0, ["100 of 100 records acknowledged"])
     assert [line.split(",")[0] for line in twin[1]] == [f"gnb-1: record {number}" for number in range(100)]
     assert twin[0] == 0
 
@@ -107,10 +123,9 @@ def test_the_programs_of_the_readme_work_together(endpoint: str, tmp_path: Path)
 def test_the_replay_of_the_readme_reads_its_sender(endpoint: str, tmp_path: Path) -> None:
     pytest.importorskip("gnuradio", reason="GNU Radio is not installed")
     (line,) = re.findall(r"^\.venv/bin/twinlink-replay (.*)$", README, re.MULTILINE)
-    assert line.count(ADDRESS) == 1
-    replay = [sys.executable, "-m", "twinlink_replay", *line.replace(ADDRESS, endpoint).split()]
+    replay = [sys.executable, "-m", "twinlink_replay", *line.replace("127.0.0.1", endpoint).split()]
     gnb, twin = run_together(program("gnb", endpoint, tmp_path), replay, cwd=tmp_path)
-    assert gnb == (0, ["100 records acknowledged"])
+    assert gnb == (0, ["100 of 100 records acknowledged"])
     assert twin[0] == 0
     assert (tmp_path / "run1" / "rebuilt.sigmf-data").stat().st_size == 100 * 106 * 12 * 4
 

@@ -28,7 +28,7 @@ from twinlink.transports.zeromq_guard import ZeromqGuard
 
 THREADS: list[tuple[TransportName, type, str, str]] = [
     ("memory", ReceiveLoop, "run_once", "twinlink-dt"),
-    ("memory", HeartbeatThread, "_tick", "twinlink-dt-heartbeat"),
+    ("memory", HeartbeatThread, "_wait", "twinlink-dt-heartbeat"),
     ("memory", TransmitThread, "_transmit", "twinlink-dt-transmit"),
     ("zeromq", SubscriberGuard, "check", "twinlink-zeromq-guard"),
     ("zeromq", ZeromqGuard, "_decide", "twinlink-zeromq-guard"),

@@ -108,9 +108,18 @@ def test_each_wire_of_the_flow_leads_to_a_node(protocol: str) -> None:
     names = {node["id"] for node in nodes}
     assert len(names) == len(nodes)
     wires = {to for node in nodes for output in node.get("wires", []) for to in output}
-    assert wires == {"unpack", "to plc", "pack", "to twin"} <= names
+    clock = {"ask"} if protocol == "opcua" else set()
+    assert wires == {"unpack", "to plc", "pack", "to twin"} | clock <= names
     for node in nodes:
-        assert {node[key] for key in ("z", "endpoint", "server", "broker") if key in node} - {"h"} <= names
+        assert {node[key] for key in ("z", "endpoint", "server", "broker") if key in node} - {"h", ""} <= names
+
+
+def test_opc_ua_goes_through_a_node_red_that_has_its_nodes(tmp_path: Path) -> None:
+    part = {"hub": True, "protocol": "opcua"}
+    assert not node_red.carries(part, tmp_path)
+    (tmp_path / node_red.OPCUA_NODES).mkdir(parents=True)
+    assert node_red.carries(part, tmp_path)
+    assert not node_red.carries(part | {"hub": False}, tmp_path)
 
 
 def test_a_node_red_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def listen(text: str) -> str:
 
 def connect(text: str) -> str:
     """As `listen`, of a listener to connect to; or several with commas between them."""
+    if "*" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no host; the host comes first: `twinlink sub 10.0.0.5 '*'`")
     return ",".join(_endpoint(Endpoint.parse_remote, part) for part in text.split(","))
 
 

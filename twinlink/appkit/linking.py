@@ -88,9 +88,10 @@ def add_link_options(
     )
     if host is not None:
         program = f"`{host}`" if host.startswith("twinlink ") else host
-        side.add_argument(
+        parser.add_argument(  # not of the group: argparse mixes no member of one with options
             "connect",
             nargs="?",
+            action=_Host,
             type=convert.connect,
             metavar="HOST[:PORT]",
             default=CONNECT if listens is False else None,
@@ -126,6 +127,18 @@ def add_joining_options(
         metavar="NAME=VALUE",
         help="an option of the link or its transport; may be given several times",
     )
+
+
+class _Host(argparse.Action):
+    """Stores HOST, unless an option says where the link is; options are parsed before it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        for name in ("connect", "listen"):
+            if hasattr(namespace, name):
+                raise argparse.ArgumentError(self, f"not allowed with argument --{name}")
+        setattr(namespace, self.dest, values)
 
 
 class _DefaultName(str):

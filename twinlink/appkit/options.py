@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twinlink import __version__
-from twinlink.process import files
+from twinlink.process import address, files
 from twinlink.process.text import decode, printable
 from twinlink.spelling import near
 
@@ -47,7 +47,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser with exit code 3 for errors and without abbreviations of options.
+    """An ArgumentParser with exit code 3 for errors, without abbreviations, with arguments and options in any order.
 
     Args:
         examples: command lines with a comment, one a line and up to 78 columns wide, for the end of the help.
@@ -67,17 +67,22 @@ class Parser(argparse.ArgumentParser):
         for text in args[: args.index("--") if "--" in args else None]:
             name = text.partition("=")[0]
             if text.startswith("--") and name not in names:  # before what follows it is taken for an argument
-                self.error(f"unknown argument {text}{self._port_advice(name) or near(name, names)}")
-        given, rest = self.parse_known_args(args, namespace)
+                self.error(f"unknown argument {text}{self._address_advice(name) or near(name, names)}")
+        # Python 3.11 refuses to mix what has sub-commands: of the top parser, which has only the options before them.
+        mixed = all(action.nargs != argparse.PARSER for action in self._actions)
+        given, rest = (self.parse_known_intermixed_args if mixed else self.parse_known_args)(args, namespace)
         if rest:
-            self.error(f"unknown argument {' '.join(rest)}{self._port_advice(rest[0])}")
+            self.error(f"unknown argument {' '.join(rest)}{self._address_advice(rest[0])}")
         return given
 
-    def _port_advice(self, text: str) -> str:
-        """For an argument that looks like a port, where an address has one; else empty."""
-        has_address = any(str(action.metavar).startswith("HOST[:PORT]") for action in self._actions)
-        looks_like_port = text in {"-p", "-P", "--port"} or text.isdecimal()
-        return "; the port follows its host, as in 10.0.0.5:7447" if has_address and looks_like_port else ""
+    def _address_advice(self, text: str) -> str:
+        """For an argument that looks like a port or an address, where an option takes one; else empty."""
+        taking = [action for action in self._actions if str(action.metavar).startswith("HOST[:PORT]")]
+        if taking and (text in {"-p", "-P", "--port"} or text.isdecimal()):
+            return "; the port follows its host, as in 10.0.0.5:7447"
+        if taking and all(action.option_strings for action in taking) and address.is_meant(text):
+            return f"; an address follows its option, as in --connect {text}"
+        return ""
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """Not of the default that `parse` sets: Python 3.11 converts that of a positional argument."""

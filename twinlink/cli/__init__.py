@@ -52,6 +52,15 @@ _ELSEWHERE = {
     "subscribe": "sub",
     "receive": "sub",
     "recv": "sub",
+    "echo": "sub",  # the words of ros2, of Zenoh's and other tools
+    "topic": "list",
+    "info": "list",
+    "ls": "list",
+    "scout": "list",
+    "hz": "top",
+    "monitor": "top",
+    "bw": "bench",
+    "iperf3": "bench",
     "version": "--version",
 }
 _EXTRA = "twinlink[measure]"  # what a command of the library needs beyond the dependencies of the package

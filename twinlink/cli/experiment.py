@@ -76,9 +76,8 @@ def _check_hub(given: argparse.Namespace, experiment: "Experiment") -> None:
         raise ConfigurationError(f"--hub is for the hub-* experiments; {given.name} has no hub")
     if given.node_red is None:
         raise ConfigurationError("--hub node-red needs --node-red DIR, the folder in which npm has installed it")
-    if not any(map(node_red.carries, experiment.parts)):
-        protocols = " and ".join(node_red.FLOWS)
-        raise ConfigurationError(f"{given.name} has no part for --hub node-red, which carries {protocols} only")
+    if not any(node_red.carries(part, given.node_red) for part in experiment.parts):
+        raise ConfigurationError(f"{given.name} has no part for --hub node-red: {node_red.NOT_CARRIED}")
     node_red.find(given.node_red)
 
 

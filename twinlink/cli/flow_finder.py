@@ -1,10 +1,11 @@
 """Finds the flows of a link's peers: those that their hellos name when they are first heard, and those that arrive."""
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
-from twinlink import Link, LinkClosed
+from twinlink import ConfigurationError, Link, LinkClosed
 from twinlink.process.guarded_thread import GuardedThread
 
 LOOK_S = 0.1
@@ -14,6 +15,14 @@ _WILDCARDS = frozenset("*?[")
 def is_pattern(text: str) -> bool:
     """Whether it stands for several flows, as in a shell: ``*``, ``?`` and ``[...]``."""
     return not _WILDCARDS.isdisjoint(text)
+
+
+def check(text: str) -> None:
+    """Raises ConfigurationError if no flow can match, as with the topics of other tools."""
+    if found := re.search(r"[/#+\s]", text):
+        raise ConfigurationError(
+            f"flow {text!r}: no name of a flow has {found[0]!r}, as flows have no levels; '*' stands for all flows"
+        )
 
 
 class FlowFinder:
@@ -44,10 +53,20 @@ class FlowFinder:
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
-        session = self._link._session
-        received, announced = session.receiving, [flow for peer in session.known_peers() for flow in list(peer.flows)]
-        for flow in (*announced, *list(received)):
+        for flow in self._flows():
             if flow not in self._seen:
                 self._seen.add(flow)
-                if any(fnmatchcase(flow, pattern) for pattern in self._patterns):
+                if self._matches(flow):
                     self._found(flow)
+
+    def others(self) -> list[str]:
+        """The flows of the peers that do not match."""
+        return sorted({flow for flow in self._flows() if not self._matches(flow)})
+
+    def _flows(self) -> list[str]:
+        session = self._link._session
+        received, announced = session.receiving, [flow for peer in session.known_peers() for flow in list(peer.flows)]
+        return [*announced, *list(received)]
+
+    def _matches(self, flow: str) -> bool:
+        return any(fnmatchcase(flow, pattern) for pattern in self._patterns)

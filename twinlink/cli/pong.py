@@ -82,7 +82,7 @@ def run(given: argparse.Namespace) -> int:
             "octets": counter.octets,
             "missing": watch.missing,
         },
-        f"answered {counter.messages} messages, {counter.octets} B; {watch.missing} did not arrive",
+        f"answered {counter.messages:,} messages, {counter.octets:,} B; {watch.missing:,} did not arrive",
     )
     served = counter.messages or (workers is not None and workers.started)
     return DONE if served and not watch.missing else NOT_MET

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import twinlink
+from twinlink.process import address
 from twinlink.protocol.frames import MAX_PAYLOAD
 
 from ..appkit import convert, linking
@@ -31,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to send, each as one message")
     linking.add_options(parser, listens=False, flow="data")
-    parser.add_argument("--count", type=convert.count, metavar="N", help="send N generated messages")
+    parser.add_argument("-c", "--count", type=convert.count, metavar="N", help="send N generated messages")
     parser.add_argument(
         "--size",
         type=convert.octets,
@@ -48,6 +49,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Send everything, wait until it is acknowledged, print the summary."""
+    peer = next((str(path) for path in given.files or () if address.is_meant(str(path)) and not path.exists()), None)
+    if peer is not None:
+        raise twinlink.ConfigurationError(f"{peer} is no file; the peer's address follows --connect: --connect {peer}")
     if given.files and given.count:
         raise twinlink.ConfigurationError("files and --count exclude each other: both say what to send")
     for path in given.files or ():  # before waiting for a peer; a pipe can be opened only once
@@ -103,7 +107,7 @@ def run(given: argparse.Namespace) -> int:
 def _summarise(output: Output, given: argparse.Namespace, counts: dict[str, int], speed: dict[str, Any]) -> None:
     sent, acknowledged = counts["sent"], counts["acknowledged"]
     summary = [
-        f"sent {sent} messages, {counts['octets']} B; {acknowledged} acknowledged, {counts['lost']} lost",
+        f"sent {sent:,} messages, {counts['octets']:,} B; {acknowledged:,} acknowledged, {counts['lost']:,} lost",
         *rate.lines(speed),
     ]
     output.emit(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinlink.measure.formatting import decimal
+from twinlink.measure.formatting import grouped
 
 _MB = 1e6  # as in docs/metrics.md
 
@@ -21,5 +21,5 @@ def lines(found: dict[str, Any]) -> list[str]:
     """The same as a further line of a summary; none where no rate is known."""
     if found["rate_hz"] is None:
         return []
-    elapsed, rate, goodput = found["elapsed_ns"] / 1e9, decimal(found["rate_hz"]), decimal(found["goodput_mb_s"])
+    elapsed, rate, goodput = found["elapsed_ns"] / 1e9, grouped(found["rate_hz"]), grouped(found["goodput_mb_s"])
     return [f"in {elapsed:.3f} s: {rate} messages/s, {goodput} MB/s"]

@@ -13,17 +13,23 @@ import shutil
 import time
 from pathlib import Path
 
-from twinlink import Link, Message, Receiver
+from twinlink import ConfigurationError, Link, Message, Receiver
 from twinlink.measure.formatting import decimal
+from twinlink.spelling import near
+from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
 from ..process.text import on_one_line, to_json
-from . import known_flows, rate
+from . import flow_finder, known_flows, rate
 from .display import Display, Suspension, is_terminal
 from .flow_finder import FlowFinder, is_pattern
 from .payload_line import payload_line
 
+SILENT_S = 2.0  # without a message, with a peer: then the other flows are named
+MAX_NAMED = 10
+MAX_COLUMN = 20  # of a name that is longer, its line alone is not aligned
+DELAY_WIDTH = 5
 _NAME = "twinlink sub"
 EXAMPLES = """
 twinlink sub --flow telemetry             # listens; each payload as a line
@@ -42,7 +48,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FLOW",
         help="flows in place of --flow: names, or patterns such as '*', which the shell takes in quotes",
     )
-    parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
+    parser.add_argument(
+        "-c", "--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C"
+    )
     parser.add_argument(
         "--idle",
         type=convert.seconds,
@@ -63,6 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Receive until the count, the idle time or Ctrl-C; then print the summary."""
+    _check_flows(given)
     given.print = given.print or ("none" if given.output else "line" if is_terminal() else "text")
     if given.output:
         given.output.mkdir(parents=True, exist_ok=True)
@@ -83,6 +92,21 @@ def run(given: argparse.Namespace) -> int:
     finally:
         subscriber.close()
     return subscriber.summarise(stop.requested)
+
+
+def _check_flows(given: argparse.Namespace) -> None:
+    """Refuse what no flow can be called, and name what was probably meant."""
+    flows = given.flows or []
+    if len(flows) == 1 and flows[0].isdecimal() and given.connect and given.connect.endswith(f":{PORT}"):
+        host = given.connect.removeprefix("tcp/").removesuffix(f":{PORT}")
+        raise ConfigurationError(
+            f"{flows[0]} looks like a port, which follows its host: {host}:{flows[0]}; a flow of this name is given "
+            f"with --flow {flows[0]}"
+        )
+    for flow in flows or [given.flow]:
+        flow_finder.check(flow)
+    if len(flows) > 1 and all(Path(flow).exists() for flow in flows):
+        log(_NAME, "the flows are the names of files here: if the shell has put them in place of *, write '*'")
 
 
 class _Tally:
@@ -133,12 +157,15 @@ class _Subscriber:
         self._found: list[str] = []
         self._tally = _Tally(given.count, given.idle)
         self.missing = 0
+        self._silent_since_s = time.monotonic()
+        self._others_named = False
         self.display: Display[Message] | None = None
         if is_terminal() and not given.output and (given.json or given.print != "none"):
             import numpy as np  # noqa: F401  (what takes long to load, before peers wait for this one)
             from rich import cells  # noqa: F401
 
-            self.display = Display(lambda message: _octets_of(given, message, for_terminal=True).decode())
+            columns = Columns()
+            self.display = Display(lambda message: _octets_of(given, message, columns).decode())
 
     def is_done(self, stop: Stop) -> bool:
         """Whether the end was requested, or is reached."""
@@ -153,23 +180,35 @@ class _Subscriber:
                 display.put(message, len(message.payload))
 
         def subscribe(flow: str) -> None:
-            if self._several and flow not in self._found:
+            if flow not in (*self._patterns, *self._found):
                 log(_NAME, f"found flow {flow}")
-            self._found.append(flow)
+                self._found.append(flow)
             if display is None:
                 receivers.append(link.receiver(flow))
             else:
                 link.receiver(flow, handler=show)
 
-        FlowFinder(link, self._patterns, subscribe)
+        finder = FlowFinder(link, self._patterns, subscribe)
         while not (self.is_done(stop) or suspension.requested or link.closed):
             watch.tell()
+            self._name_others(link, finder)
             if display is None:
                 self._take(link, tuple(receivers))
             elif display.failed is not None:
                 raise display.failed
             else:
                 stop.wait(linking.LOOK_S)
+
+    def _name_others(self, link: Link, finder: FlowFinder) -> None:
+        """Say once which flows there are, if none of those that were named brings anything."""
+        if self._tally.messages or not link.peers():
+            self._silent_since_s = time.monotonic()
+        elif self._others_named or time.monotonic() - self._silent_since_s < SILENT_S:
+            return
+        elif others := finder.others():
+            self._others_named = True
+            names = f"{', '.join(others[:MAX_NAMED])}{', ...' if len(others) > MAX_NAMED else ''}"
+            log(_NAME, f"nothing has come on flow {self.named}; the peers send on {names}{near(self.named, others)}")
 
     def _take(self, link: Link, receivers: tuple[Receiver, ...]) -> None:
         """Write a message of each flow, or wait for one.  The flows wait for the reader of the output."""
@@ -202,7 +241,7 @@ class _Subscriber:
         # Between the first message and the last: the first one itself was sent before that time.
         speed = rate.figures(tally.messages - 1, tally.octets - tally.first_octets, tally.last_s - tally.first_s)
         missing = f"{self.missing} did not arrive" + (f", {not_shown} were not shown" if not_shown else "")
-        summary = [f"received {tally.messages} messages, {tally.octets} B; {missing}", *rate.lines(speed)]
+        summary = [f"received {tally.messages:,} messages, {tally.octets:,} B; {missing}", *rate.lines(speed)]
         self._output.emit(
             {
                 "transport": given.transport,
@@ -222,8 +261,8 @@ class _Subscriber:
         return DONE if tally.messages and not self.missing and not interrupted else NOT_MET
 
 
-def _octets_of(given: argparse.Namespace, message: Message, for_terminal: bool = False) -> bytes:
-    """What is written for a message.  A payload comes from a peer: to a terminal it goes escaped."""
+def _octets_of(given: argparse.Namespace, message: Message, columns: "Columns | None" = None) -> bytes:
+    """What is written for a message; to a terminal, which has ``columns``, the payload of a peer goes escaped."""
     payload = bytes(message.payload)
     if given.json:
         record = {
@@ -238,22 +277,38 @@ def _octets_of(given: argparse.Namespace, message: Message, for_terminal: bool =
         }
         return f"{to_json(record)}\n".encode()
     if given.print == "line":
-        line = message_line(message)
-        return f"{_cut(line) if for_terminal else line}\n".encode()
+        line = message_line(message, columns)
+        return f"{_cut(line) if columns else line}\n".encode()
     if given.print == "hex":
         return payload.hex().encode() + b"\n"
     if given.print == "hash":
         return f"{message.sequence} {len(payload)} {hashlib.sha256(payload).hexdigest()}\n".encode()
-    if for_terminal:
+    if columns:
         return f"{on_one_line(payload.decode(errors='backslashreplace'))}\n".encode()
     return payload + b"\n"
 
 
-def message_line(message: Message) -> str:
+class Columns:
+    """Aligns flow, sender and number on a terminal: each column is as wide as the widest so far, up to a limit."""
+
+    def __init__(self) -> None:
+        self._widths: dict[int, int] = {}
+
+    def align(self, cells: list[str]) -> list[str]:
+        """The cells, filled with spaces."""
+        for place, cell in enumerate(cells):
+            fits = len(cell) <= MAX_COLUMN
+            self._widths[place] = max(self._widths.get(place, 0), len(cell) if fits else 0)
+        return [cell.ljust(self._widths[place]) for place, cell in enumerate(cells)]
+
+
+def message_line(message: Message, columns: Columns | None = None) -> str:
     """Flow, sender, number and delay of a message, and what it holds; the delay has what the clocks differ by."""
-    delay_ms = (message.received_ns - message.sent_ns) / 1e6
-    node = on_one_line(message.node or f"{message.epoch:016x}")
-    return f"{message.flow} {node} #{message.sequence} {decimal(delay_ms)} ms  {payload_line(message.payload)}"
+    delay = decimal((message.received_ns - message.sent_ns) / 1e6)
+    cells = [message.flow, on_one_line(message.node or f"{message.epoch:016x}"), f"#{message.sequence}"]
+    if columns is not None:
+        cells, delay = columns.align(cells), delay.rjust(DELAY_WIDTH)
+    return f"{' '.join(cells)} {delay} ms  {payload_line(message.payload)}"
 
 
 def _cut(line: str) -> str:

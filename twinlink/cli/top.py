@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import PeerTimeout
 from twinlink.measure.formatting import decimal
+from twinlink.process.listener_probe import probe
 from twinlink.transports import PORT
 
 from ..appkit import convert, linking
@@ -28,7 +29,7 @@ from . import known_flows, looking
 from .display import Display, Suspension, is_terminal
 from .looking import table_of
 from .observer import Observer
-from .scrape import Scrape, is_closed, scrape
+from .scrape import CONNECT_S, Scrape, is_closed, scrape
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_address,
         default=convert.HttpAddress("127.0.0.1", convert.HTTP_PORT),
         metavar="HOST",
-        help=f"HOST, tcp/HOST:PORT or http://HOST:PORT; HOST:PORT is the latter, unless it is port {PORT}; "
+        help="HOST or HOST:PORT, of a link or of a program's --http; tcp/HOST:PORT or http://HOST:PORT says which; "
         "default 127.0.0.1",
     )
     parser.add_argument(
@@ -79,7 +80,13 @@ def _address(text: str) -> convert.HttpAddress | str:
         return convert.connect(text)
     host = text.removeprefix("http://").rstrip("/")
     found = convert.http_address(text if "/" in host else host)
-    return f"tcp/{found}" if found.port == PORT and not text.startswith("http://") else found
+    if text.startswith("http://"):
+        return _Metrics(*found)
+    return f"tcp/{found}" if found.port == PORT else found
+
+
+class _Metrics(convert.HttpAddress):
+    """The address of a program's --http, as its scheme says."""
 
 
 def run(given: argparse.Namespace) -> int:
@@ -87,11 +94,22 @@ def run(given: argparse.Namespace) -> int:
     address: convert.HttpAddress | str = given.address
     if isinstance(address, str):
         return _look(given, address)
-    if address.port == convert.HTTP_PORT and is_closed(address):
+    endpoint = None if isinstance(address, _Metrics) else _link_meant(given, address)
+    return _look(given, endpoint) if endpoint else _watch(given, address)
+
+
+def _link_meant(given: argparse.Namespace, address: convert.HttpAddress) -> str | None:
+    """The endpoint of the link that is meant by an address without a scheme; None: it is that of metrics."""
+    if is_closed(address):
+        if address.port != convert.HTTP_PORT:
+            return None  # nothing is there: `scrape` says so
         endpoint = f"tcp/{convert.HttpAddress(address.host, PORT)}"
         log(_NAME, f"nothing listens at {address}, where --http usually is, so this joins the link at {endpoint}")
-        return _look(given, endpoint)
-    return _watch(given, address)
+        return endpoint
+    if given.transport != "zeromq" or probe(address.host, address.port, CONNECT_S, asks=True).protocol:
+        log(_NAME, f"this joins the link at tcp/{address}; for the metrics of --http write http://{address}")
+        return f"tcp/{address}"
+    return None
 
 
 def _look(given: argparse.Namespace, endpoint: str) -> int:

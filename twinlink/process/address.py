@@ -6,7 +6,7 @@ from .ip_address import check_host, is_address
 
 MAX_PORT = 65535
 _WITH_PORT = re.compile(
-    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._:@~+-]{1,15})?\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._:@~+-]{1,15})?\]|[A-Za-z0-9._][A-Za-z0-9._-]*)(?::(?P<port>[0-9]{1,5}))?"
 )
 _SCHEME = re.compile(r"(?:[a-z][a-z0-9+.-]*://|(?:udp|tls|quic|ws)/)(?:[^/@]*@)?(?P<rest>[^/]*).*", re.IGNORECASE)
 _PORT_ALONE = re.compile(r":?(?P<port>[0-9]{1,5})")
@@ -43,6 +43,15 @@ def parse(text: object, default_port: int, least_port: int = 1) -> tuple[str, in
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}") from None
     return match["host"], port
+
+
+def is_meant(text: str) -> bool:
+    """Whether a word that could be anything, such as a file's name, is rather an address: an IP address or a port."""
+    try:
+        host, port = parse(text, default_port=0, least_port=0)
+    except ValueError:
+        return False
+    return bool(port) or is_address(host.strip("[]")) or host == "localhost"
 
 
 def _not_of_the_form(text: object, default_port: int) -> str:

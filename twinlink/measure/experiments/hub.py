@@ -22,7 +22,7 @@ from ..setting import Setting
 from . import distribution
 from .description import Case
 from .measuring import Run, address, port, prefix
-from .node_red import FLOWS, NodeRed, carries
+from .node_red import NOT_CARRIED, NodeRed, carries
 from .outcome import FAILED, LEFT_OUT, MEAN, Row, failed, of_values, spread, write_records
 from .program import Program, ProgramFailed
 from .usage_series import Series
@@ -40,9 +40,8 @@ def measure(run: Run) -> list[Row]:
         if run.stopped():
             break
         run.step(run.experiment.case(part["case"]), number / len(parts), None)
-        if run.node_red is not None and not carries(part):
-            told = f"with Node-RED only {' and '.join(FLOWS)} are measured, through the hub"
-            rows.append(Row(dict(part["case"]), status=LEFT_OUT, reason=told))
+        if run.node_red is not None and not carries(part, run.node_red):
+            rows.append(Row(dict(part["case"]), status=LEFT_OUT, reason=NOT_CARRIED))
             continue
         try:
             with run.place(part.get("delay_ms", 0)) as setting, _path(run, setting, part) as programs:

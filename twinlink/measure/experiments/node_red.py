@@ -1,10 +1,12 @@
-"""Node-RED as the hub of the `hub-*` experiments, for WebSocket and MQTT, with node-red-contrib-s7 for the PLC.
+"""Node-RED as the hub of the `hub-*` experiments, with node-red-contrib-s7 for the PLC: for WebSocket and MQTT, and for
+OPC UA with node-red-contrib-opcua.
 
 It is not part of twinlink, and is installed by hand (docs/experiments.md).  The flow does what `hub_program` does: it
 passes on at once what the twin writes, and tells the twin of the PLC's output, read at an interval, when that changes.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -17,9 +19,14 @@ from typing import Any, Self
 from ...process.guarded_thread import GuardedThread
 from .program import ProgramFailed
 
-START_S = 60.0
+START_S = 120.0  # with OPC UA it makes keys the first time
 STARTED = b"Started flows"
+SERVES = "the server has its variables"  # logged by the flow with OPC UA, whose server starts later
 PROGRAM, S7_NODES = Path("node_modules/node-red/red.js"), Path("node_modules/node-red-contrib-s7")
+OPCUA_NODES = Path("node_modules/node-red-contrib-opcua")
+NOT_CARRIED = (
+    "Node-RED carries WebSocket and MQTT here, and OPC UA where node-red-contrib-opcua is installed, as the hub"
+)
 SETTINGS = """module.exports = {{
   flowFile: "flow.json", uiHost: "{host}", uiPort: {port}, httpAdminRoot: false, credentialSecret: false,
   logging: {{ console: {{ level: "info", metrics: false, audit: false }} }},
@@ -39,9 +46,10 @@ def find(folder: Path) -> str:
     return node
 
 
-def carries(part: Mapping[str, Any]) -> bool:
-    """Whether it can be the hub of a part of an experiment."""
-    return bool(part["hub"]) and part["protocol"] in FLOWS
+def carries(part: Mapping[str, Any], folder: Path) -> bool:
+    """Whether what is installed in ``folder`` can be the hub of a part of an experiment."""
+    installed = part["protocol"] != "opcua" or (folder / OPCUA_NODES).exists()
+    return bool(part["hub"]) and part["protocol"] in FLOWS and installed
 
 
 class NodeRed:
@@ -65,13 +73,15 @@ class NodeRed:
         self._files = tempfile.TemporaryDirectory(prefix="twinlink-node-red-")
         files = Path(self._files.name)
         (files / "flow.json").write_text(json.dumps(flow(given)))
-        # With MQTT its own web server is not used, and gets a port of its own.
-        port = given["port"] + (given["protocol"] == "mqtt")
+        # Its own web server is used with WebSocket only, and gets another port elsewhere.
+        port = given["port"] + (given["protocol"] != "websocket")
         (files / "settings.js").write_text(SETTINGS.format(host=given["host"], port=port))
         self._process = subprocess.Popen(
             [*prefix, node, str((folder / PROGRAM).resolve()), "-u", str(files), "-s", str(files / "settings.js")],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            env=os.environ | {"XDG_CONFIG_HOME": str((folder / "keys").resolve())},  # those of the OPC UA server
         )  # fmt: skip
+        self._awaited = SERVES.encode() if given["protocol"] == "opcua" else STARTED
         self.pid = self._process.pid
         self._started = threading.Event()
         self._last = b""
@@ -82,7 +92,7 @@ class NodeRed:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._last = line
-            if STARTED in line:
+            if self._awaited in line:
                 self._started.set()
         self._started.set()
 
@@ -148,6 +158,36 @@ def _mqtt(given: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _opcua(given: dict[str, Any]) -> list[dict[str, Any]]:
+    # The server takes variables when it runs, some seconds after the flow has started: asked again until it has them.
+    ask = """
+        if (context.get("done")) return;
+        if (flow.get("known") === 2) { context.set("done", true); node.log("%s"); return; }
+        return [["In", "Out"].map(name => ({
+            topic: `ns=1;s=${name};datatype=Boolean`, payload: {opcuaCommand: "addVariable"}}))];
+    """
+    unpack = """
+        const told = msg.payload || {};
+        if (told.nodeId) flow.set("known", (flow.get("known") || 0) + 1);
+        else if (told.variableName === "1:In") return {payload: told.variableValue === true};
+    """
+    pack = """
+        return {payload: {messageType: "Variable", namespace: 1, variableName: "Out", variableValue: msg.payload,
+            datatype: "Boolean"}};
+    """
+    return [
+        _node("clock", "inject", "ask", props=[], once=True, onceDelay="0.5", repeat="0.5"),
+        _function("ask", "to twin", ask % SERVES),
+        _function("unpack", "to plc", unpack),
+        _function("pack", "to twin", pack),
+        _node(
+            "to twin", "OpcUa-Server", "unpack", port=str(given["port"]), endpoint="", allowAnonymous=True,
+            endpointNone=True, autoAcceptUnknownCertificate=True, constructDefaultAddressSpace=False,
+            maxSessions="20", maxMessageSize="4096", maxBufferSize="4096",
+        ),
+    ]  # fmt: skip
+
+
 def _node(name: str, kind: str, *to: str, **properties: Any) -> dict[str, Any]:
     return {"id": name, "type": kind, "z": "tab", "wires": [list(to)] if to else [], **properties}
 
@@ -156,4 +196,4 @@ def _function(name: str, to: str, body: str) -> dict[str, Any]:
     return _node(name, "function", to, func=body, outputs=1)
 
 
-FLOWS = {"websocket": _websocket, "mqtt": _mqtt}
+FLOWS = {"websocket": _websocket, "mqtt": _mqtt, "opcua": _opcua}

@@ -89,7 +89,8 @@ def not_the_same(experiment: Experiment, found: Mapping[str, Any]) -> tuple[str,
     )
     scaled = f"Number of values: published {found['published_counts']}; here {counts}"
     scaled += " (--quick: too few for conclusions)." if found["quick"] else "."
-    hub = ("The hub was Node-RED here as well, with a flow of ours.",) if found.get("hub") == "node-red" else ()
+    told = "The hub was Node-RED here as well, with a flow of ours; what is written by OPC UA it passes on at once."
+    hub = (told,) if found.get("hub") == "node-red" else ()
     return (scaled, *hub, *experiment.not_the_same)
 
 
