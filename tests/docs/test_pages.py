@@ -85,7 +85,9 @@ def program(name: str, endpoint: str, folder: Path) -> list[str]:
     assert (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8") == code
     assert code.count(ADDRESS) == 1
     text = re.sub(r"timeout=\d+", f"timeout={patience()}", code.replace(ADDRESS, endpoint))
-    text = re.sub(r"\b(3000|1200)\b", "100", re.sub(r"\b(2999|1199)\b", "99", text)).replace("sleep(0.05)", "sleep(0.01)")
+    text = re.sub(r"\b(3000|1200)\b", "100", re.sub(r"\b(2999|1199)\b", "99", text)).replace(
+        "sleep(0.05)", "sleep(0.01)"
+    )
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
     return [sys.executable, f"{name}.py"]
 
