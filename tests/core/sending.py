@@ -95,6 +95,8 @@ class FlowSender:
             self._transmit(self._topic, octets)
         elif sent is Sent.TRANSMIT_BUNDLE:
             self.transmit_bundle()
+        elif sent is Sent.TRANSMIT_QUEUE:
+            self._session.transmit_due = True
         return sequence
 
     def fits(self, size: int) -> bool:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from twinlink.protocol.frames import (
+    HEADER_OCTETS,
     RETRANSMIT_WORD,
     AbandonReason,
     Hello,
@@ -79,7 +80,10 @@ def described(topic: str, octets: bytes) -> list[Description]:
     if kind is Kind.BUNDLE:
         words = {True: Kind.RETRANSMIT, False: Kind.DATA}
         return [
-            _described(topic, words[word == RETRANSMIT_WORD], epoch, number, at_ns, frame(Kind.DATA, 0, 0, 0, payload))
+            {
+                **_described(topic, words[word == RETRANSMIT_WORD], epoch, number, at_ns, bytes(HEADER_OCTETS) + payload),
+                "bundled": True,
+            }
             for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
         ]
     return [_described(topic, kind, epoch, sequence, sent_ns, octets)]
@@ -95,7 +99,7 @@ def _described(topic: str, kind: Kind, epoch: int, sequence: int, sent_ns: int, 
     }
     body = octets[32:]
     if kind in (Kind.DATA, Kind.RETRANSMIT):
-        description |= {"payload_octets": len(body), "payload_hex": body.hex()}
+        description |= {"payload_octets": len(body), "payload_hex": body.hex(), "bundled": False}
     elif kind is Kind.ACK:
         of_epoch, consumed, records = parse_ack(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "consumed": str(consumed)}

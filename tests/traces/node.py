@@ -47,6 +47,7 @@ class Node:
             mono_ns=self._now_ns,
         )
         self._senders: dict[str, FlowSender] = {}
+        self._in_bulk = False  # the frame that came last has others close behind it
         self._drained_ns = 0  # when the transport was last read to its end; 0: it always is
         self._last_hello_ns = self._last_flow_tick_ns = self._next_tick_ns = self._now_ns
 
@@ -63,6 +64,7 @@ class Node:
 
     def receive(self, topic: str, frame: bytes, more: bool) -> None:
         """A frame arrives; ``more``: others are close behind it."""
+        self._in_bulk = more
         self._session.receive(topic.encode(), frame, self._now_ns, self._now_ns, more)
         self._transmit_due()
 
@@ -105,6 +107,9 @@ class Node:
 
     def _on_time(self) -> None:
         now, session = self._now_ns, self._session
+        if self._in_bulk:  # nothing has come any more
+            self._in_bulk = False
+            session.flush_acks()
         if now >= self._next_tick_ns:
             self._next_tick_ns = now + TICK_NS
             session.on_tick(now, now, self._drained_ns or now)
@@ -128,8 +133,10 @@ class Node:
         while session.events:
             self._report(session.events.popleft())
         deliver(session)
-        for sender in self._senders.values():
-            sender.transmit()
+        if session.transmit_due:
+            session.transmit_due = False
+            for flow in session.transmit_order():
+                self._senders[flow.flow].transmit()
 
     def _transmit(self, topic: bytes, frame: bytes) -> None:
         self.transmitted += [(self.now_ms, one) for one in described(topic.decode(), frame)]

@@ -1,6 +1,6 @@
 """Bodies of frames (section 3 of docs/protocol.md)."""
 
-from tests.traces.script import NODE, OTHER, PEER, PEER_EVENTS, Trace, ack
+from tests.traces.script import HELLO, NODE, OTHER, PEER, PEER_EVENTS, Trace, ack, data
 
 
 def reads_ack_range() -> Trace:
@@ -50,6 +50,57 @@ def fragment_of_a_fragment() -> Trace:
     trace.receive("fragment", "traffic/f", sequence="0", octets=104, whole={**fragment, "octets": 72})
     trace.delivers()
     trace.reports({"event": "malformed", "reason": "fragment"}, of=("malformed",))
+    return trace
+
+
+def no_bundle_where_a_peer_does_not_repair() -> Trace:
+    trace = Trace("A sender MAY bundle only while every peer that is up `repairs` on this flow.")
+    trace.up(repairs=False)
+    for _ in range(5):
+        trace.send("f", 4000, in_flight=10_000)
+    trace.wait(1)
+    trace.ack("f", 0, 1, consumed=2)
+    trace.transmits(data("f", 2, bundled=False), data("f", 3, bundled=False), within_ms=5)
+    return trace
+
+
+def says_where_its_flows_stand() -> Trace:
+    trace = Trace("| `flows` | for each flow that this node has sent on: the next sequence to leave |")
+    trace.up()
+    for _ in range(3):
+        trace.send("f")
+    trace.transmits({**HELLO, "body": {"flows": {"f": 3}}}, within_ms=210)
+    return trace
+
+
+def says_what_it_owes() -> Trace:
+    trace = Trace(
+        "| `since` | for peers that came up, by epoch, until their hellos confirm one that said it: "
+        "for each flow, the first sequence owed to them."
+    )
+    says = {**HELLO, "body": {"since": {PEER: {"f": 1}}}}
+    trace.send("f")
+    trace.up()
+    trace.ms -= 1
+    trace.transmits(says)
+    trace.wait(1)
+    trace.hello()
+    trace.wait(1)
+    trace.withholds(says, within_ms=500)
+    return trace
+
+
+def says_which_flows_it_does_not_repair() -> Trace:
+    trace = Trace("| `detect` | flows on which it does not repair although it `repairs` |")
+    trace.up()
+    trace.send("f", reliability="detect")
+    trace.transmits({**HELLO, "body": {"detect": ["f"]}}, within_ms=210)
+    return trace
+
+
+def says_what_it_takes() -> Trace:
+    trace = Trace("| `max_payload` | octets of the longest payload that it takes. Absent: 16,777,216 |", max_payload=500)
+    trace.transmits({**HELLO, "body": {"max_payload": 500}}, within_ms=60)
     return trace
 
 

@@ -69,3 +69,12 @@ def gives_up_what_is_too_long() -> Trace:
     fragment(trace, 0, 400)
     trace.reports({"event": "gap", "flow": "f", "first": 0, "end": 1}, of=("gap",), within_ms=60)
     return trace
+
+
+def whole_where_a_peer_does_not_repair() -> Trace:
+    trace = Trace("A sender MAY fragment only while every peer that is up `repairs`.")
+    trace.up(repairs=False)
+    trace.send("f", 100_000, in_flight=50_000)
+    trace.transmits(data("f", 0), within_ms=5)
+    trace.withholds({"topic": "traffic/f", "kind": "fragment"}, within_ms=50)
+    return trace

@@ -1,6 +1,6 @@
 """Peers (section 4 of docs/protocol.md)."""
 
-from tests.traces.script import HELLO, MS, OTHER, PEER, PEER_EVENTS, START_NS, SUCCESSOR, Trace, data, retransmit
+from tests.traces.script import HELLO, MS, NODE, OTHER, PEER, PEER_EVENTS, START_NS, SUCCESSOR, Trace, data, retransmit
 
 UP = {"event": "peer_up", "node": "peer"}
 
@@ -36,7 +36,7 @@ def hello_when_suspecting() -> Trace:
     trace = Trace("has not heard one for 300 ms")
     trace.up()
     trace.stay_up(300)
-    trace.wait(501)
+    trace.wait(301)
     for _ in range(3):
         trace.transmits(HELLO, within_ms=50)
         trace.wait(51)
@@ -210,6 +210,45 @@ def an_ack_is_news() -> Trace:
     return trace
 
 
+def an_empty_ack_is_no_news() -> Trace:
+    trace = Trace("an ack of at least one message")
+    trace.up()
+    trace.send("f")
+    number = (START_NS + trace.ms * MS) % 2**50 - MS
+    for _ in range(15):
+        trace.wait(100)
+        trace.hello(confirms=number)
+        trace.ack("f", consumed=0)
+    trace.ms -= 200
+    trace.reports(down("deaf"), of=PEER_EVENTS, within_ms=300)
+    return trace
+
+
+def fragment_progress_is_news() -> Trace:
+    trace = Trace("an ack of at least one message; fragment progress.")
+    trace.up()
+    number, begin = (START_NS + trace.ms * MS) % 2**50 - MS, trace.ms
+    trace.send("f", 100_000, in_flight=50_000)
+    for _ in range(20):
+        trace.wait(100)
+        trace.hello(confirms=number)
+        trace.receive("fragment_progress", "ack/f", of_epoch=NODE, of_sent_ns=str(START_NS + begin * MS), octets=16_384)
+    trace.ms = begin
+    trace.reports(of=("peer_down",), within_ms=2000)
+    return trace
+
+
+def sets_behind() -> Trace:
+    trace = Trace("The node sets `behind` when it has not read to the end for 300 ms.")
+    trace.up()
+    trace.backlog()
+    behind = {**HELLO, "body": {"behind": True}}
+    trace.withholds(behind, within_ms=300)
+    trace.wait(301)
+    trace.transmits(behind, within_ms=250)
+    return trace
+
+
 def hard_timeout() -> Trace:
     trace = Trace("Times count up to when the transport was last read to its end", "6 s of silence always end a peer")
     trace.up()
@@ -224,7 +263,7 @@ def up_again_from_silent() -> Trace:
     trace = Trace("| silent | hello | deaf | |", "A deaf or silent session may come up again within 120 s")
     trace.up()
     trace.wait(1600)
-    trace.hello(confirms=START_NS % 2**50 + MS)  # one from before it went down: no news
+    trace.hello(confirms=START_NS % 2**50 + 1000 * MS)  # one from before it went down: no news
     trace.reports(of=("peer_up",))
     trace.wait(60)
     trace.hello()
@@ -241,8 +280,8 @@ def resumption_repairs() -> Trace:
     trace.withholds(data("f", 1), within_ms=90)
     trace.wait(100)
     trace.hello()
-    trace.transmits({"topic": "traffic/f", "kind": "abandoned", "ranges": []}, within_ms=210)
-    trace.wait(211)
+    trace.transmits({"topic": "traffic/f", "kind": "abandoned", "ranges": []})
+    trace.wait(100)
     trace.hello()
     trace.nak("f", 2, (0, 2))
     trace.transmits(retransmit("f", 0), retransmit("f", 1), within_ms=5)
@@ -288,6 +327,23 @@ def successor_replaces() -> Trace:
     trace.wait(1)
     trace.data("f", 1)
     trace.delivers()
+    return trace
+
+
+def nothing_follows_a_successor() -> Trace:
+    trace = Trace("A replaced session does not return: its frames are stale, and no message of it may follow one of its")
+    trace.subscribe("f")
+    trace.up()
+    trace.data("f", 0)
+    trace.data("f", 2)
+    trace.delivers(0)
+    trace.wait(450)
+    trace.data("f", 0, SUCCESSOR)  # it has overtaken the hello
+    trace.delivers(0)
+    trace.wait(1)
+    trace.hello(SUCCESSOR, confirms=None)
+    trace.reports({"event": "gap", "first": 1, "end": 3}, of=("gap",))
+    trace.delivers(within_ms=50)
     return trace
 
 

@@ -1,6 +1,6 @@
 """Numbers, acks, naks, abandonment and probes (section 5 of docs/protocol.md)."""
 
-from tests.traces.script import MS, NODE, OTHER, PEER, Trace, abandoned, ack, data, nak, retransmit
+from tests.traces.script import HELLO, MS, NODE, OTHER, PEER, START_NS, Trace, abandoned, ack, data, nak, retransmit
 
 
 def numbers_from_zero() -> Trace:
@@ -78,6 +78,16 @@ def every_message_is_acknowledged() -> Trace:
     return trace
 
 
+def acks_wait_for_nothing() -> Trace:
+    trace = Trace("Every data message of a peer MUST be acknowledged, alone or with others", "and within 100 ms")
+    trace.listen("f")
+    trace.up()
+    trace.data("f", 0)
+    trace.with_more_behind()  # but nothing comes
+    trace.transmits(ack("f", 0), within_ms=100)
+    return trace
+
+
 def abandoned_is_not_acknowledged() -> Trace:
     trace = Trace("unless an abandoned frame had named it before it arrived")
     trace.subscribe("f")
@@ -99,7 +109,9 @@ def acks_for_another() -> Trace:
     trace.send("f")
     trace.wait(1)
     trace.receive("ack", "ack/f", of_epoch=OTHER, consumed="1", records=[{"sequence": "0", "t1_ns": "0", "t2_ns": "1"}])
-    trace.wait(1)
+    trace.receive("nak", "ack/f", of_epoch=OTHER, known="1", ranges=[["0", "1"]])
+    trace.withholds(retransmit("f", 0), within_ms=1)
+    trace.wait(2)
     trace.nak("f", 1, (0, 1))
     trace.transmits(retransmit("f", 0), within_ms=5)
     return trace
@@ -143,6 +155,25 @@ def nak_at_once() -> Trace:
     trace.wait(1)
     trace.data("f", 2, kind="retransmit")
     trace.delivers(2, 3)
+    return trace
+
+
+def nothing_overtakes_a_gap() -> Trace:
+    trace = Trace("deliver nothing behind it before it is filled or abandoned")
+    trace.subscribe("f")
+    trace.up()
+    trace.data("f", 0)
+    trace.data("f", 2)
+    trace.data("f", 3)
+    frames = [
+        {"kind": "data", "epoch": PEER, "sequence": str(one), "sent_ns": str(trace.now_ns), "payload_octets": 4}
+        for one in (4, 5)
+    ]
+    trace.receive("bundle", "traffic/f", frames=frames)
+    trace.delivers(0)
+    trace.wait(1)
+    trace.data("f", 1, kind="retransmit")
+    trace.delivers(1, 2, 3, 4, 5)
     return trace
 
 
@@ -353,6 +384,37 @@ def probes_for_an_ack() -> Trace:
     return trace
 
 
+def probes_when_hellos_were_lost() -> Trace:
+    trace = Trace(
+        "and when hellos were lost: its number (in ns) is more than 300 ms above the one before",
+        "Then messages may be lost too: probe.",
+    )
+    trace.up()
+    trace.wait(302)
+    trace.send("f")
+    trace.wait(1)
+    trace.hello()
+    trace.transmits({"topic": "traffic/f", "kind": "abandoned", "ranges": []})
+    trace.transmits(HELLO)
+    return trace
+
+
+def probes_when_its_own_hellos_were_lost() -> Trace:
+    trace = Trace("or the number that it confirms more than 600 ms above the last one", "messages may be lost too: probe")
+    trace.up()
+    number = (START_NS + trace.ms * MS) % 2**50 - MS
+    for _ in range(7):
+        trace.wait(100)
+        trace.hello(confirms=number)
+    trace.wait(1)
+    trace.send("f")
+    trace.wait(1)
+    trace.hello()
+    trace.transmits({"topic": "traffic/f", "kind": "abandoned", "ranges": []})
+    trace.transmits(HELLO)
+    return trace
+
+
 def session_end_leaves_gaps() -> Trace:
     trace = Trace(
         "A session that ends for good (bye, successor, 120 s of suspension) leaves its missing messages as gaps."
@@ -370,7 +432,8 @@ def session_end_leaves_gaps() -> Trace:
 
 def detect_reports_gaps() -> Trace:
     trace = Trace(
-        "In `detect` a probe marks the end of what was sent: the receiver reports what is missing before it as a gap"
+        "In `detect` a probe marks the end of what was sent: the receiver reports what is missing before it as a gap",
+        "In `detect`, the receiver then sends a nak of what it lacks.",
     )
     trace.subscribe("f")
     trace.up(detect=["f"])
@@ -381,4 +444,5 @@ def detect_reports_gaps() -> Trace:
     trace.wait(1)
     trace.abandoned("f", 4)
     trace.reports({"event": "gap", "first": 3, "end": 4}, of=("gap",))
+    trace.transmits(nak("f", (1, 2), (3, 4), known="4"))
     return trace
