@@ -81,7 +81,9 @@ def described(topic: str, octets: bytes) -> list[Description]:
         words = {True: Kind.RETRANSMIT, False: Kind.DATA}
         return [
             {
-                **_described(topic, words[word == RETRANSMIT_WORD], epoch, number, at_ns, bytes(HEADER_OCTETS) + payload),
+                **_described(
+                    topic, words[word == RETRANSMIT_WORD], epoch, number, at_ns, bytes(HEADER_OCTETS) + payload
+                ),
                 "bundled": True,
             }
             for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)

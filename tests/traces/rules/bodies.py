@@ -99,7 +99,9 @@ def says_which_flows_it_does_not_repair() -> Trace:
 
 
 def says_what_it_takes() -> Trace:
-    trace = Trace("| `max_payload` | octets of the longest payload that it takes. Absent: 16,777,216 |", max_payload=500)
+    trace = Trace(
+        "| `max_payload` | octets of the longest payload that it takes. Absent: 16,777,216 |", max_payload=500
+    )
     trace.transmits({**HELLO, "body": {"max_payload": 500}}, within_ms=60)
     return trace
 

@@ -331,7 +331,9 @@ def successor_replaces() -> Trace:
 
 
 def nothing_follows_a_successor() -> Trace:
-    trace = Trace("A replaced session does not return: its frames are stale, and no message of it may follow one of its")
+    trace = Trace(
+        "A replaced session does not return: its frames are stale, and no message of it may follow one of its"
+    )
     trace.subscribe("f")
     trace.up()
     trace.data("f", 0)

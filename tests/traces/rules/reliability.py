@@ -400,7 +400,9 @@ def probes_when_hellos_were_lost() -> Trace:
 
 
 def probes_when_its_own_hellos_were_lost() -> Trace:
-    trace = Trace("or the number that it confirms more than 600 ms above the last one", "messages may be lost too: probe")
+    trace = Trace(
+        "or the number that it confirms more than 600 ms above the last one", "messages may be lost too: probe"
+    )
     trace.up()
     number = (START_NS + trace.ms * MS) % 2**50 - MS
     for _ in range(7):
