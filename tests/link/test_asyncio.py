@@ -210,7 +210,8 @@ def test_the_example_reads_what_the_example_of_a_gnb_sends(endpoint: str, tmp_pa
     for name in ("asyncio_twin", "gnb"):
         text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
         path = tmp_path / f"{name}.py"
-        path.write_text(text.replace("tcp/127.0.0.1:7447", endpoint).replace("timeout=10", f"timeout={patience()}"))
+        text = text.replace("tcp/127.0.0.1:7447", endpoint).replace("timeout=60", f"timeout={patience()}")
+        path.write_text(text.replace("3000", "100").replace("2999", "99"))
         running.append(subprocess.Popen([sys.executable, path], stdout=subprocess.PIPE, text=True))
     try:
         said = [process.communicate(timeout=patience())[0].splitlines() for process in running]
