@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from ..errors import LinkClosed
@@ -78,22 +79,18 @@ class CallbackQueue:
             several = len(arguments) > 1
             if not until and (several or len(due) > 1):  # a single call needs no clock
                 until = _monotonic() + for_s
+            call = partial(self._call_next, function) if kind == QUEUED else function
             self.running = True
             begun = 0
             try:
                 for argument in arguments:
                     begun += 1
                     try:
-                        if kind == QUEUED:
-                            self._call_next(function)
-                        else:
-                            function(argument)
+                        call(argument)
                     except Exception as error:  # whatever an application does must not stop delivery
                         self._failed(error, flow)
-                    with self._lock:  # after this, another thread reads already, or does not begin to
-                        self._is_same_call = False
-                    if self.has_stand_in:
-                        self.wait_for_stand_in()
+                    if self._is_same_call:
+                        self._end_call()
                     if several and _monotonic() >= until:
                         break
             finally:  # no call before the first is what is left: Ctrl-C comes where a call ends
@@ -104,14 +101,22 @@ class CallbackQueue:
                     del due[0]
                 if kind == ACKS:
                     self._driver.on_acks_reported(flow, begun)
+            self._end_call()
             if until and _monotonic() >= until:
                 return
 
-    def _call_next(self, receive_flow: ReceiveFlow) -> None:
+    def _call_next(self, receive_flow: ReceiveFlow, _place: int) -> None:
         """Call the handler with what came before the handler was there, or while one was running."""
         message, handler = self._driver.take(receive_flow, tells_end=True), receive_flow.handler
         if message is not None and handler is not None:
             handler(message)
+
+    def _end_call(self) -> None:
+        """After this, another thread has done reading, and does not begin to before the next call."""
+        with self._lock:
+            self._is_same_call = False
+        if self.has_stand_in:
+            self.wait_for_stand_in()
 
     def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
