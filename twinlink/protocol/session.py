@@ -338,7 +338,7 @@ class Session(Context):
         self.send_flows.report_pace()
         self.messages.on_tick()
         if not self.deliveries:
-            self.feedback.on_nothing_due()
+            self.send_flows.on_nothing_due()
         return timeout_factor
 
     def on_probe_result(self, result: ProbeResult, mono_ns: int) -> int | None:
@@ -403,7 +403,7 @@ class Session(Context):
 
     def on_acks_reported(self, flow: str, count: int) -> None:
         """The application has been called with so many acks of a flow."""
-        self.feedback.on_acks_reported(flow, count)
+        self.transmit_due |= self.sending[flow].on_acks_reported(count)
 
     def stats(self) -> dict[str, Any]:
         """The counters of the session, and of the flows that it receives."""

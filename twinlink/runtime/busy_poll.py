@@ -41,8 +41,9 @@ class BusyPoll:
 
     def on_wait(self, ns: int) -> None:
         """A message came after so long."""
-        if ns > REST_NS:
-            self.skip()
+        if ns > REST_NS:  # as `skip`
+            self.polls = False
+            self._run_ns.clear()
         elif self._until_trial:
             self.polls = self._gains
             self._until_trial -= 1

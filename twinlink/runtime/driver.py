@@ -96,7 +96,8 @@ class SessionDriver:
         """
         session = self.session
         try:
-            with _NOT_DEFERRED if _is_interruptible(frame) else DeferSignals(), self._control_lock:
+            kind = frame[KIND_AT] if len(frame) > KIND_AT else None
+            with _NOT_DEFERRED if kind in INTERRUPTIBLE else DeferSignals(), self._control_lock:
                 with self.lock:
                     self._receive(topic, frame, mono_ns, _time_ns(), in_bulk)
                     due = self._acks_due or self._outbox or session.hello_due
@@ -121,7 +122,8 @@ class SessionDriver:
 
     def receive_ahead(self, topic: bytes, frame: Frame, mono_ns: int) -> None:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
-        with _NOT_DEFERRED if _is_interruptible(frame) else DeferSignals(), self.lock:
+        kind = frame[KIND_AT] if len(frame) > KIND_AT else None
+        with _NOT_DEFERRED if kind in INTERRUPTIBLE else DeferSignals(), self.lock:
             self._receive(topic, frame, mono_ns, _time_ns(), True)
         if self.session.has_new_events:
             self._tell_events()
@@ -334,7 +336,3 @@ class SessionDriver:
                 by = f" by {self.session.peer_names(unacked_by)}" if unacked_by else ""
                 ended.append((flow.flow, by, flow.missing()))
         return ended
-
-
-def _is_interruptible(frame: Frame) -> bool:
-    return len(frame) > KIND_AT and frame[KIND_AT] in INTERRUPTIBLE

@@ -112,21 +112,6 @@ class FeedbackDispatcher:
         flow.queue.fragments.on_progress(epoch, sent_ns, octets)
         self._send_flows.on_feedback(flow)
 
-    def on_acks_reported(self, name: str, count: int) -> None:
-        """The application has been called with so many acks of this flow."""
-        flow = self._send_flows.flows[name]
-        flow_control = flow.flow_control
-        slow = flow_control.on_ack_is_slow
-        flow_control.unreported_acks = max(0, flow_control.unreported_acks - count)
-        if slow and not flow_control.on_ack_is_slow and flow.queue.has_pending:
-            self._context.transmit_due = True
-
-    def on_nothing_due(self) -> None:
-        """No ack waits for the application: an interrupt (Ctrl-C) has cut off calls that had been due."""
-        for flow in self._send_flows.flows.values():
-            if flow.flow_control.unreported_acks:
-                self.on_acks_reported(flow.flow, flow.flow_control.unreported_acks)
-
     def _flow(self, topic: bytes, epoch: int) -> SendFlow | None:
         """The flow with this ack topic; None when another node's is meant."""
         if epoch != self._epoch:

@@ -23,6 +23,7 @@ from ..rtt import SAMPLE_EVERY
 from . import membership, overflow
 from .abandonment import TOO_LONG, abandon, lose_evicted, lose_for_some, lose_skipped, on_request, reject
 from .congestion import InFlightBudget
+from .flow_control import MAX_UNREPORTED_ACKS
 from .loss import ANY_PEER, NO_PEER
 from .options import FlowOptions
 from .pace import PaceKeeper
@@ -86,8 +87,9 @@ class SendFlow(SendRecord):
 
     @property
     def rests(self) -> bool:
-        """Whether the flow awaits nothing: no tick is needed until something happens."""
-        return self._tail_loss_probe.awaits_nothing
+        """Whether the flow awaits nothing, and has nothing to report: no tick is needed until something happens."""
+        reports = self.losses.unreported or self.pace_keeper.changes or self.flow_control.unreported_acks
+        return not reports and self._tail_loss_probe.awaits_nothing
 
     # Messages
 
@@ -293,11 +295,18 @@ class SendFlow(SendRecord):
         known = all_consumed.get(epoch)
         if known is not None and known < consumed <= self.queue.next_to_send:
             all_consumed[epoch] = consumed
-            self.flow_control.release(receivers.consumed_by_pacing)
+            self.flow_control.release(consumed if len(all_consumed) == 1 else receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
         if self.unacked.entries and not (receivers.all_take_fragments and self.repair):
             lose_skipped(self)
+
+    def on_acks_reported(self, count: int) -> bool:
+        """The application has been called with so many acks; whether what waits may leave now, and could not before."""
+        flow_control = self.flow_control
+        before = flow_control.unreported_acks
+        flow_control.unreported_acks = left = max(0, before - count)
+        return left < MAX_UNREPORTED_ACKS <= before and self.queue.has_pending
 
     # Peers
 

@@ -211,13 +211,18 @@ class SendFlows:
 
     # For the application
 
+    def on_nothing_due(self) -> None:
+        """No ack waits for the application: an interrupt (Ctrl-C) has cut off calls that had been due."""
+        for flow in self._awake.values():
+            self._context.transmit_due |= flow.on_acks_reported(flow.flow_control.unreported_acks)
+
     def report_losses(self) -> bool:
         """Report what has been lost since the last call; whether some of it is left for the next call.
 
         That is so where it is in very many ranges.
         """
         context, left = self._context, False
-        for flow in [one for one in self.flows.values() if one.losses.unreported]:
+        for flow in [one for one in self._awake.values() if one.losses.unreported]:
             for first, end, reason, epochs in flow.losses.take_unreported(LOSSES_AT_ONCE):
                 context.report(ev.Lost(context.now_ns, flow.flow, first, end, reason, self._names(epochs)))
             left |= bool(flow.losses.unreported)
@@ -226,7 +231,7 @@ class SendFlows:
     def report_pace(self) -> None:
         """Report which peers are slow, and which have caught up."""
         context = self._context
-        for flow in [one for one in self.flows.values() if one.pace_keeper.changes]:
+        for flow in [one for one in self._awake.values() if one.pace_keeper.changes]:
             changes, flow.pace_keeper.changes = flow.pace_keeper.changes, {}
             for epoch, behind in changes.items():
                 node = self._peer_manager.node_of(epoch)

@@ -122,7 +122,8 @@ class InFlight:
             budget, freed = self.budget, sum(map(of.pop, sequences, repeat(0)))
         self._octets -= freed
         budget.in_flight = left = budget.in_flight - freed
-        budget.on_freed(freed, left)
+        if left < budget.limit <= left + freed:
+            budget.on_room()
 
     def recover_after_interrupt(self, unacked: Collection[int]) -> None:
         """An interruption came between two steps: what is not ``unacked`` is not in flight, and the sums are as it
