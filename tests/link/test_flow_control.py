@@ -231,10 +231,13 @@ def test_a_flow_at_rest_is_passed_over_until_something_is_sent(taken: bool, monk
         monkeypatch.setattr(flow, "on_tick", counted)
         wait_until(lambda: ticks["at rest"] > 0)
         before = ticks.total()
+        session = rw._driver.session
         for _ in range(2 * REST_TICKS):
-            rw._driver.on_flow_tick()
+            with rw._driver.lock:
+                session.on_flow_tick(session.mono_ns, session.now_ns)
         assert ticks.total() - before <= 4
         before = ticks.total()
         sender.send(b"y")
-        rw._driver.on_flow_tick()
+        with rw._driver.lock:
+            session.on_flow_tick(session.mono_ns, session.now_ns)
         assert ticks.total() > before

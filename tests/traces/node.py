@@ -11,7 +11,7 @@ from tests.traces.frames import described
 from twinlink.events import Event
 from twinlink.message import Message
 from twinlink.protocol.limits import Limits
-from twinlink.protocol.liveness import HELLO_INTERVAL_NS, TICK_NS
+from twinlink.protocol.liveness import TICK_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.session import FlowOptions, Session
@@ -49,7 +49,7 @@ class Node:
         self._senders: dict[str, FlowSender] = {}
         self._in_bulk = False  # the frame that came last has others close behind it
         self._drained_ns = 0  # when the transport was last read to its end; 0: it always is
-        self._last_hello_ns = self._last_flow_tick_ns = self._next_tick_ns = self._now_ns
+        self._next_tick_ns = self._now_ns
 
     @property
     def now_ms(self) -> int:
@@ -113,21 +113,12 @@ class Node:
         if now >= self._next_tick_ns:
             self._next_tick_ns = now + TICK_NS
             session.on_tick(now, now, self._drained_ns or now)
-        if now - self._last_hello_ns >= session.heartbeat_interval_ns(now):
-            self._hello()
-        if now - self._last_flow_tick_ns >= HELLO_INTERVAL_NS:
-            self._last_flow_tick_ns = now
-            session.on_flow_tick(now, now)
+        if now >= session.next_timeout(now):
+            session.on_timeout(now, now)
         self._transmit_due()
-
-    def _hello(self) -> None:
-        self._last_hello_ns = self._now_ns
-        self._transmit(*self._session.hello(self._now_ns, self._now_ns))
 
     def _transmit_due(self) -> None:
         session = self._session
-        if session.hello_due:
-            self._last_hello_ns = self._now_ns
         for topic, frame in session.frames_to_send(self._now_ns, self._now_ns):
             self._transmit(topic, frame)
         while session.events:

@@ -76,6 +76,7 @@ __all__ = [
     "rtt_stats",
 ]  # fmt: skip
 
+FLOW_TICK_NS = 200_000_000
 MALFORMED_INTERVAL_NS = 1_000_000_000  # between two events for the same reason
 BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, at each such it is checked whether they make up a bundle
 
@@ -102,8 +103,8 @@ class Session(Context):
 
     Its driver
 
-    - calls `receive` with each frame, `send` with each message, `on_tick` ten times a second, and `hello`
-      and `on_flow_tick` when `heartbeat_interval_ns` has passed;
+    - calls `receive` with each frame, `send` with each message, `on_timeout` at `next_timeout`, and `on_tick` ten times
+      a second when it has read what there is;
     - then takes what is in ``events`` and ``deliveries``, sends `frames_to_send` where there are ``acks_due``, an
       ``outbox`` or ``hello_due``, and transmits the queues of the flows (`transmit_order`, `next_frame`) where
       ``transmit_due`` is set.
@@ -139,6 +140,7 @@ class Session(Context):
         self.malformed: dict[str, list[int]] = {}
         self._window = limits.window
         self._urgent_flow = urgent_flow
+        self._hello_mono_ns = self._flow_tick_mono_ns = mono_ns  # when each was last made
         self._sessions = self.peer_manager.peers.sessions
         self.sending, self.receiving = self.send_flows.flows, self.messages.flows
         self.acks_due = self.messages.acks.due
@@ -272,6 +274,7 @@ class Session(Context):
 
     def hello(self, mono_ns: int, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame of a hello.  It must leave before later control frames, as `frames_to_send`."""
+        self._hello_mono_ns = mono_ns
         return self.peer_manager.hello(mono_ns, now_ns, self.send_flows)
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
@@ -314,14 +317,24 @@ class Session(Context):
 
     # Time
 
-    def heartbeat_interval_ns(self, mono_ns: int) -> int:
-        """How long after a heartbeat the next one is due."""
+    def next_timeout(self, mono_ns: int) -> int:
+        """The monotonic time at which `on_timeout` is to be called: a hello is due, or a tick of the flows."""
+        return min(self._next_hello(mono_ns), self._flow_tick_mono_ns + FLOW_TICK_NS)
+
+    def _next_hello(self, mono_ns: int) -> int:
         settled = self.peer_manager.up and not self.peer_manager.peers.any_suspect(mono_ns)
-        return HELLO_INTERVAL_NS if settled else SEARCH_INTERVAL_NS
+        return self._hello_mono_ns + (HELLO_INTERVAL_NS if settled else SEARCH_INTERVAL_NS)
+
+    def on_timeout(self, mono_ns: int, now_ns: int) -> None:
+        """Have a hello sent, and a tick made for the flows, whichever is due."""
+        if mono_ns >= self._flow_tick_mono_ns + FLOW_TICK_NS:
+            self.on_flow_tick(mono_ns, now_ns)
+        self.hello_due |= mono_ns >= self._next_hello(mono_ns)
 
     def on_flow_tick(self, mono_ns: int, now_ns: int) -> None:
-        """To be called five times a second: probes, and what may be in flight."""
+        """Probes, and what may be in flight."""
         self.mono_ns, self.now_ns = mono_ns, now_ns
+        self._flow_tick_mono_ns = mono_ns
         unread = any(peer.up and peer.behind for peer in self.peer_manager.peers.all())
         self.send_flows.on_tick(unread, self._urgent_flow in self.messages.flows)
 

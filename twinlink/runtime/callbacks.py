@@ -1,7 +1,6 @@
 """Calls of an application's functions: one at a time, and no error of theirs stops delivery."""
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from ..protocol.session import ACKS, MESSAGES, QUEUED, Delivery, ReceiveFlow
 
 RUN_S = 0.01  # then a thread that waits for something gets to check whether it is there
 STAND_IN_S = 0.0005  # between two checks whether the other thread has done
+IDLE_CHECKS = 20  # a second without a call, then the other thread checks no more until it is woken, which takes 10 us
 LOG_INTERVAL_S = 1.0  # between two reports of a flow's handlers in the log
 
 _monotonic = time.monotonic
@@ -46,6 +46,8 @@ class CallbackQueue:
         closing: whether the link is being closed.
         nested: whether the thread that leads receives from within a handler, as when that flushes.
         has_stand_in: whether another thread reads.
+        is_watched: whether another thread checks often if a call takes long.
+        watch: has it do so from now on; that thread is woken.
 
     While a handler takes long, another thread may read in place of the one that leads (`stand_in`), which waits for it
     before it goes on.
@@ -58,9 +60,11 @@ class CallbackQueue:
         self.closing = False
         self.nested = False
         self.has_stand_in = False
+        self.is_watched = True
+        self.watch: Callable[[], None] = lambda: None
         self._driver = driver
-        self._lock = threading.Lock()  # the next, and `has_stand_in` and `nested`
         self._is_same_call = False  # set by `stand_in`, cleared when a call ends
+        self._idle_checks = 0  # of `stand_in` in a row that found no call
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
     def enqueue(self, function: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
@@ -74,6 +78,9 @@ class CallbackQueue:
         due.
         """
         due, until = self.pending, 0.0
+        if due and not self.is_watched:
+            self.is_watched = True
+            self.watch()
         while due and not self.running:
             function, arguments, flow, kind = due[0]
             several = len(arguments) > 1
@@ -89,8 +96,7 @@ class CallbackQueue:
                         call(argument)
                     except Exception as error:  # whatever an application does must not stop delivery
                         self._failed(error, flow)
-                    if self._is_same_call:
-                        self._end_call()
+                    self._is_same_call = False
                     if several and _monotonic() >= until:
                         break
             finally:  # no call before the first is what is left: Ctrl-C comes where a call ends
@@ -101,7 +107,8 @@ class CallbackQueue:
                     del due[0]
                 if kind == ACKS:
                     self._driver.on_acks_reported(flow, begun)
-            self._end_call()
+            if self.has_stand_in:
+                self.wait_for_stand_in()
             if until and _monotonic() >= until:
                 return
 
@@ -111,33 +118,29 @@ class CallbackQueue:
         if message is not None and handler is not None:
             handler(message)
 
-    def _end_call(self) -> None:
-        """After this, another thread has done reading, and does not begin to before the next call."""
-        with self._lock:
-            self._is_same_call = False
-        if self.has_stand_in:
-            self.wait_for_stand_in()
-
     def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
 
-        Returns whether it did.  For one other thread.  Meanwhile the thread that leads is in the handler, or waits.
+        Returns whether it did.  For one other thread.  Meanwhile the thread that leads calls handlers, or waits: each of
+        the two first says what it does (``has_stand_in``; not ``running``, or ``nested``), then checks the other.
         """
-        with self._lock:
-            self.has_stand_in = self._is_same_call and self.running and not self.nested
-            self._is_same_call = True
-        if not self.has_stand_in:
+        is_same_call, self._is_same_call = self._is_same_call, True
+        self._idle_checks = self._idle_checks + 1 if is_same_call and not self.running else 0
+        self.is_watched = self._idle_checks < IDLE_CHECKS
+        if not is_same_call:
             return False
+        self.has_stand_in = True
         try:
+            if not self.running or self.nested:
+                return False
             read()
+            return True
         finally:
             self.has_stand_in = False
-        return True
 
     def begin_nested(self) -> None:
         """The thread that leads is about to receive from within a handler: no other thread reads from now on."""
-        with self._lock:
-            self.nested = True
+        self.nested = True
         self.wait_for_stand_in()
 
     def wait_for_stand_in(self) -> None:

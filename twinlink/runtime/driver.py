@@ -267,12 +267,20 @@ class SessionDriver:
         """Say that this session ends."""
         self._send(self.session.bye, _time_ns())
 
-    def on_flow_tick(self) -> None:
-        """To be called five times a second: what flows wait for, and what may be in flight."""
-        with self.lock:
-            self.session.on_flow_tick(_monotonic_ns(), _time_ns())
-        if self.session.transmit_due:
+    def on_timeout(self) -> int:
+        """Say hello, and look what flows wait for, whichever is due; returns when to call again, in monotonic ns."""
+        session = self.session
+        with self._control_lock:
+            now = _monotonic_ns()
+            with self.lock:
+                session.on_timeout(now, _time_ns())
+                frames = session.frames_to_send(now, _time_ns()) if session.hello_due else ()
+                due = session.next_timeout(now)
+            for topic, frame in frames:
+                self._transport.send(topic, frame)
+        if session.transmit_due:
             self._transmit()
+        return due
 
     def fits(self, flow: SendFlow, size: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now."""

@@ -11,7 +11,6 @@ from ..process.wakeup import Wakeup
 from ..transports import Transport
 from .driver import SessionDriver
 
-FLOW_TICK_NS = 200_000_000
 # A handler that has run between two checks takes long.
 LOOK_NS = 50_000_000
 STAND_IN_NS = 5_000_000  # while one does, or where they do
@@ -24,8 +23,10 @@ class HeartbeatThread:
         """``stand_in()`` reads what has come while a handler takes long, and returns whether to check again soon."""
         self._stand_in = stand_in
         self._driver = driver
+        self._callbacks = driver.callbacks
         self._stopping = False
         self._wakeup = Wakeup()
+        self._callbacks.watch = self._wakeup.wake
         name, errors = f"twinlink-{node}-heartbeat", transport.internal_errors
         # A transport that failed must not end it: the peers still count on us.
         self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._stopping)
@@ -42,20 +43,13 @@ class HeartbeatThread:
             self._thread.join(patience_s)
 
     def _wait(self, due_mono_ns: int) -> None:
-        """Return at this time, or when the thread is woken; read meanwhile while a handler takes long."""
+        """Return at this time, or when the thread is to stop; read meanwhile while a handler takes long."""
         look_ns = LOOK_NS
         while not self._stopping and (left_ns := due_mono_ns - time.monotonic_ns()) > 0:
-            if self._wakeup.wait(min(left_ns, look_ns) / 1e9):
-                return
-            look_ns = STAND_IN_NS if self._stand_in() else LOOK_NS
+            wait_ns = min(left_ns, look_ns) if self._callbacks.is_watched else left_ns
+            woken = self._wakeup.wait(wait_ns / 1e9)
+            look_ns = LOOK_NS if woken or not self._stand_in() else STAND_IN_NS
 
     def _run(self) -> None:
-        driver, session, tick_ns = self._driver, self._driver.session, 0
         while not self._stopping:
-            now = time.monotonic_ns()
-            due = now + session.heartbeat_interval_ns(now)
-            driver.send_hello()
-            if now >= tick_ns or not session.up:
-                tick_ns = now + FLOW_TICK_NS
-                driver.on_flow_tick()
-            self._wait(due)
+            self._wait(self._driver.on_timeout())
