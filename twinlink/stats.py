@@ -4,7 +4,7 @@ from typing import TypedDict
 
 
 class Percentiles(TypedDict):
-    """Of so many (``n``) values, in ns."""
+    """Percentiles of ``n`` values, in ns."""
 
     n: int
     min: int
@@ -21,7 +21,7 @@ class OneWayDelay(Percentiles):
 
 
 class ClockOffset(TypedDict):
-    """Of the peer's clock against this one, and how well it is known, in ns."""
+    """The offset of the peer's clock against this one, and how well it is known, in ns."""
 
     offset: int
     bound: int
@@ -36,7 +36,7 @@ class PeerDelays(TypedDict):
 
 
 class SenderStats(TypedDict):
-    """Of one flow that this side sends; ``peers`` by epoch, in 16 hexadecimal digits."""
+    """Counters and delays of one flow that this side sends; ``peers`` by epoch, in 16 hexadecimal digits."""
 
     sent: int
     sent_octets: int
@@ -61,7 +61,7 @@ class SyncStats(TypedDict):
 
 
 class ReceiverStats(TypedDict):
-    """Of one flow that this side receives; ``sync`` is None where `Link.sync` does not watch it."""
+    """Counters of one flow that this side receives; ``sync`` is None where `Link.sync` does not watch it."""
 
     received: int
     received_octets: int
@@ -82,14 +82,14 @@ class ReceiverStats(TypedDict):
 
 
 class IdentityStats(TypedDict):
-    """Of a link with an identity: connections that it refused, and frames by kind that it refused from its peers."""
+    """What a link with an identity refused: connections, and frames of its peers by kind."""
 
     refused_connections: int
     refused_frames: dict[str, int]
 
 
 class LinkStats(TypedDict):
-    """Of one link; ``sent`` and ``received`` by flow, ``malformed`` by reason, ``limits_exceeded`` by limit."""
+    """Counters of a link; ``sent`` and ``received`` by flow, ``malformed`` by reason, ``limits_exceeded`` by limit."""
 
     transport: str
     endpoint: str

@@ -228,7 +228,7 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """Of all its keys; without ``secret``, of its certificate."""
+        """The fingerprint of all its keys; without ``secret``, of its certificate."""
         return self.line.fingerprint if self.secret is not None else certificates.fingerprint(self.certificate)
 
     def valid(self, now: datetime | None = None) -> tuple[TrustedPeer, ...]:

@@ -87,12 +87,12 @@ class PublicLine:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of all keys, in the form that SSH has: to be compared by people."""
+        """The fingerprint of all keys, in the form that SSH has: for people to compare."""
         return certificates.fingerprint(str(self).encode())
 
     @cached_property
     def curve_fingerprint(self) -> str:
-        """Of the CURVE key alone, which is all that a ZeroMQ listener sees of a peer that it does not know."""
+        """The fingerprint of the CURVE key alone: a ZeroMQ listener sees no more of a peer that it does not know."""
         return certificates.fingerprint(z85.decode(self.curve_public))
 
     @cached_property

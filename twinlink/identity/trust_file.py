@@ -33,7 +33,7 @@ class TrustedPeer:
 
     @property
     def name(self) -> str:
-        """Of the peer."""
+        """The name of the peer."""
         return self.line.name
 
     @property
@@ -58,7 +58,7 @@ class TrustedPeer:
 
     @property
     def fingerprint(self) -> str:
-        """Of all its keys."""
+        """The fingerprint of all its keys."""
         return self.line.fingerprint
 
 

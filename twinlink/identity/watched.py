@@ -56,12 +56,12 @@ class WatchedIdentity:
 
     @property
     def name(self) -> str:
-        """Of this node."""
+        """The name of this node."""
         return self.identity.name
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the peers with a valid key or certificate."""
+        """The names of the peers with a valid key or certificate."""
         return frozenset(self.by_name)
 
     def peer_of(self, certificate: bytes, authority: bytes) -> AuthenticatedPeer | None:

@@ -35,7 +35,7 @@ class Raised(NamedTuple):
 
 
 class InternalErrors:
-    """Of one link; `of_process` has those that belong to no link.  Any thread may use it.
+    """The internal errors of one link; `of_process` has those that belong to no link.  Any thread may use it.
 
     Attributes:
         count: how many there were.

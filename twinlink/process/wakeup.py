@@ -35,7 +35,7 @@ class Wakeup:
 
 
 class WaiterList:
-    """Of all threads that wait for the same."""
+    """The threads that wait for the same."""
 
     def __init__(self) -> None:
         self._wakeups: deque[Wakeup] = deque()

@@ -121,8 +121,8 @@ class CallbackQueue:
     def stand_in(self, read: Callable[[], None]) -> bool:
         """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
 
-        Returns whether it did.  For one other thread.  Meanwhile the thread that leads calls handlers, or waits: each of
-        the two first says what it does (``has_stand_in``; not ``running``, or ``nested``), then checks the other.
+        Returns whether it did.  For one other thread.  Meanwhile the thread that leads calls handlers, or waits.  Each
+        of the two first sets its own state (``has_stand_in``; ``running`` or ``nested``), then reads the other's.
         """
         is_same_call, self._is_same_call = self._is_same_call, True
         self._idle_checks = self._idle_checks + 1 if is_same_call and not self.running else 0

@@ -122,7 +122,7 @@ class ConnectionGuard:
         self._guarded.pop(fd, None)
 
     def descriptors(self) -> list[int]:
-        """Of all connections."""
+        """The descriptors of all connections."""
         return list(self._guarded)
 
     def connection(self, fd: int) -> TcpConnection | None:

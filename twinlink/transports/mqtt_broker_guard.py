@@ -74,7 +74,7 @@ class BrokerConnections(ConnectionGuard):
 
 
 class MqttBrokerGuard:
-    """Of one broker; for one thread at a time.
+    """The guard of one broker; for one thread at a time.
 
     Args:
         where: transport and endpoint, for messages.

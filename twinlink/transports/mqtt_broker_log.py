@@ -12,7 +12,7 @@ logger = logging.getLogger("twinlink")
 
 
 class BrokerLog:
-    """Of one transport."""
+    """The broker's log, as one transport reads it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         """``endpoint``: of the broker."""

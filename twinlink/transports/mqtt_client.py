@@ -112,7 +112,7 @@ def hang_up(client: Client) -> None:
 
 
 def own_address(client: Client) -> str:
-    """Of its end of the connection, ``host:port``; empty without one."""
+    """The address of its end of the connection, ``host:port``; empty without one."""
     opened: Any = client.socket()
     try:
         host, port = opened.getsockname()[:2] if opened is not None else ("", 0)

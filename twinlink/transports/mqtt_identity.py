@@ -22,7 +22,7 @@ from .mqtt_access import ACCESS, SETTINGS, TRUSTED, access_list
 
 
 class MqttIdentity:
-    """Of one transport.  Any thread may call it.
+    """The identity of one transport.  Any thread may call it.
 
     Args:
         watched: the identity.
@@ -53,7 +53,7 @@ class MqttIdentity:
 
     @property
     def prefix(self) -> str:
-        """Of every topic that this node publishes on."""
+        """The prefix of every topic that this node publishes on."""
         return f"{self.watched.name}/"
 
     @property

@@ -24,7 +24,7 @@ NO_IDENTITY = {"peer did not return a certificate", "wrong version number", "htt
 
 
 class PrivateBroker(Mosquitto):
-    """Of one listener.
+    """The broker of one listener.
 
     Args:
         transport: whose broker it is: its endpoint, longest frame, options and counters.

@@ -25,7 +25,7 @@ UNCONFIRMED_S = 1.0  # a broker loses no hello: a peer that confirms none for so
 
 
 class MqttProblem:
-    """Of one transport.
+    """The problem of one transport with its broker.
 
     Args:
         endpoint: of the broker.

@@ -10,7 +10,7 @@ from paho.mqtt.client import Client
 
 
 class Readiness:
-    """Of one transport; `wait` is for one thread at a time, `wake` for any."""
+    """Whether one transport is ready; `wait` is for one thread at a time, `wake` for any."""
 
     def __init__(self) -> None:
         self._wakes, self._wake = socket.socketpair()

@@ -48,7 +48,7 @@ class Refusal(NamedTuple):
 
 
 class Refusals:
-    """Of one transport; any thread may use it.
+    """The refusals of one transport; any thread may use it.
 
     Attributes:
         count: how many there were.
@@ -89,7 +89,7 @@ class Refusals:
 
 
 def _host(address: str) -> str:
-    """Of an address with or without port; one of IPv6 has brackets where it has a port."""
+    """The host of an address with or without port; one of IPv6 has brackets where it has a port."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
     return address if address.count(":") > 1 else address.partition(":")[0]

@@ -23,7 +23,7 @@ FULL_PART = 8  # of the send buffer
 
 
 class Counters(NamedTuple):
-    """Of one connection, at one time."""
+    """The counters of one connection, at one time."""
 
     received: int  # octets that the driver has read from it
     written: int  # octets that the driver has written to it, from an unknown origin
@@ -51,7 +51,7 @@ class TcpConnection:
 
     @property
     def address(self) -> str:
-        """Of the peer, for messages."""
+        """The address of the peer, for messages."""
         host, port = self.peer[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

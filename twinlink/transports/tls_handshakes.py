@@ -22,7 +22,7 @@ SOON_S, LATER_AT_MOST_S = 10.0, 5.0
 
 
 class TlsHandshakes:
-    """Of one connector; for the thread that receives.
+    """The handshakes of one connector; for the thread that receives.
 
     Args:
         endpoint: of the listener or router.

@@ -35,7 +35,7 @@ Connected = Callable[[WebsocketConnection, list[Message]], None]
 
 
 class Dialer:
-    """Of one connector.
+    """The connection attempts of one connector.
 
     Args:
         context: gives the one for TLS, for each attempt; None for plain ``ws``.

@@ -30,7 +30,7 @@ class _Keys(NamedTuple):
 
 
 class WebsocketIdentity:
-    """Of one transport; any thread may use it."""
+    """The identity of one transport; any thread may use it."""
 
     def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
         self.watched = watched

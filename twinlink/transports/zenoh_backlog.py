@@ -23,7 +23,7 @@ logger = logging.getLogger("twinlink")
 
 
 class ZenohBacklog:
-    """Of one listener.
+    """The backlog of one listener.
 
     Args:
         where: transport and endpoint, for messages.

@@ -113,7 +113,7 @@ def count_connections(session: zenoh.Session, to_routers: bool, names: Collectio
 
 
 def peer_address(link: zenoh.Link) -> str:
-    """Of the other side of a link, ``host:port``."""
+    """The address of the other side of a link, ``host:port``."""
     return link.dst.partition("/")[2].partition("?")[0]
 
 

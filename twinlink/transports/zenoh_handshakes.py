@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ZenohHandshakes:
-    """Of one connector or client; for the thread that receives.
+    """The handshakes of one connector or client; for the thread that receives.
 
     Args:
         endpoints: of the listener, or of the routers.

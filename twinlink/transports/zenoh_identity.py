@@ -37,7 +37,9 @@ Entry = dict[str, object]  # of Zenoh's configuration
 
 
 class ZenohIdentity:
-    """Of one transport; for the thread that receives, but `sender` for any, and `settings` for one that opens sessions.
+    """The identity of one transport.
+
+    For the thread that receives; `sender` for any, `settings` for one that opens sessions.
 
     Args:
         watched: the identity.
@@ -63,7 +65,7 @@ class ZenohIdentity:
 
     @property
     def prefix(self) -> str:
-        """Of every key that this node puts."""
+        """The prefix of every key that this node puts."""
         return f"{self.watched.name}/"
 
     @property
@@ -76,7 +78,7 @@ class ZenohIdentity:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the nodes, or routers, that the session is to accept."""
+        """The names of the nodes, or routers, that the session is to accept."""
         return frozenset(key.name for key in self.pins)
 
     @property
@@ -204,7 +206,7 @@ def user(curve_public: bytes) -> str:
 
 
 def _password(own: Identity, peer: TrustedPeer, *, connector: bytes, listener: bytes) -> str:
-    """Of this connector at this listener, of which this node is one; by their public keys."""
+    """The password of this connector at this listener, one of which is this node; by their public keys."""
     secret = X25519PrivateKey.from_private_bytes(z85.decode(own.curve_secret))
     shared = secret.exchange(X25519PublicKey.from_public_bytes(z85.decode(peer.curve_public)))
     info = b"twinlink zenoh password 1" + connector + listener

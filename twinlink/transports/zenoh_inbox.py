@@ -34,7 +34,7 @@ Received = tuple[bytes, Frame, AuthenticatedPeer | None]  # topic, frame, and th
 
 
 class ZenohInbox:
-    """Of one transport, which changes its session now and then.
+    """What has arrived at one transport, which changes its session now and then.
 
     Args:
         identity: tells the peers; None: without one.

@@ -12,7 +12,7 @@ MAX_PUBLISHERS = 8192  # far more than a link has flows
 
 
 class ZenohPublishers:
-    """Of one transport, which changes its session now and then.
+    """The publishers of one transport, which changes its session now and then.
 
     Args:
         prefix: of every key.

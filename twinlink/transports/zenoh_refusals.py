@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ZenohRefusals:
-    """Of one listener; for one thread at a time.
+    """The refusals of one listener; for one thread at a time.
 
     Args:
         watched: identity of the listener.

@@ -82,7 +82,7 @@ def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], li
 
 
 def _rules(namespace: str, names: Sequence[str]) -> list[Entry]:
-    """Of one namespace: each node subscribes, hears all, and puts below its own name."""
+    """The rules of one namespace: each node subscribes, hears all, and puts below its own name."""
     check_namespace(namespace, "namespace")
     return [
         rule(f"{namespace} subscribe", "declare_subscriber", ["ingress", "egress"], f"{namespace}/{SUBSCRIBED}"),
@@ -92,7 +92,7 @@ def _rules(namespace: str, names: Sequence[str]) -> list[Entry]:
 
 
 def _policy(name: str, namespaces: Mapping[str, Sequence[str]]) -> Entry:
-    """Of one node."""
+    """The policy of one node."""
     own = [namespace for namespace, names in namespaces.items() if name in names]
     rules = [f"{namespace} {what}" for namespace in own for what in ("subscribe", "hear", f"from {name}")]
     return {"rules": rules, "subjects": [name]}

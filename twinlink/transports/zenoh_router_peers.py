@@ -17,7 +17,7 @@ MOST = 64  # names; a router may make up any number
 
 
 class ZenohRouterPeers:
-    """Of one client; for the thread that receives.
+    """The peers of one client; for the thread that receives.
 
     Args:
         endpoint: of the router.

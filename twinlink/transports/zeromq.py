@@ -339,7 +339,7 @@ class ZeromqTransport(Transport):
         return received.topic, received.frame
 
     def _try_keys(self, curve: "ZeromqCurve", timeout_s: float) -> float:
-        """Of a connector: try another key for the listener if it is time; returns how long to wait at most, in s."""
+        """A connector tries another key for the listener if it is time; returns how long to wait at most, in s."""
         if self._handshakes is None or not self._handshakes.failing or curve.all_tried:
             return timeout_s
         self._tick_connector(curve, self._handshakes)

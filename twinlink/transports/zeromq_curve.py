@@ -44,7 +44,10 @@ class Received(NamedTuple):
 
 
 class ZeromqCurve:
-    """Of one transport.  Its identity is read by any thread; the connector's part is for the thread that receives."""
+    """CURVE of one transport.
+
+    Any thread may read its identity; the connector's part is for the thread that receives.
+    """
 
     def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
         if not tcp_counters_available():

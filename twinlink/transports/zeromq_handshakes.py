@@ -78,7 +78,7 @@ class Handshakes:
 
 @dataclass
 class ConnectorHandshakes:
-    """Of a connector.  The guard's thread calls the methods; any thread may read.
+    """The handshakes of a connector.  The guard's thread calls the methods; any thread may read.
 
     Attributes:
         failing: whether the last handshake has failed.

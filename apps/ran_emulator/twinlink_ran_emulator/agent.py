@@ -330,7 +330,7 @@ class Agent:
 
 
 def message_id() -> int:
-    """Of the next PDU."""
+    """The id of the next PDU."""
     return random.randint(1, 1000)  # random, as in libe3: no order
 
 
