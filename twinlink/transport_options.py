@@ -30,6 +30,7 @@ class TransportOptions(TypedDict, total=False):
     origins: str
     os_receive_buffer: int
     os_send_buffer: int
+    pages: str
     private_broker: bool
     proxy: str
     qos: int

@@ -6,6 +6,7 @@ that they had when they were first heard, and how many sessions they hear.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +45,17 @@ class Observer:
         uncounted: messages of flows beyond `MAX_ROWS`.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(
+        self,
+        link: Link,
+        on_message: Callable[[Message], None] = lambda message: None,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        """``on_message`` and ``on_event`` are called with all that come, on the thread that receives."""
         self.flows: list[str] = []
         self.uncounted = 0
         self._link = link
+        self._pass_message, self._pass_event = on_message, on_event
         self._rows: dict[tuple[str, int], _Row] = {}
         self._sessions: set[int] = set()  # of the peers at the last sample
         self._sampled_s = time.monotonic()
@@ -61,6 +69,10 @@ class Observer:
     # On the thread that receives
 
     def _on_message(self, message: Message) -> None:
+        self._count(message)
+        self._pass_message(message)
+
+    def _count(self, message: Message) -> None:
         row = self._rows.get((message.flow, message.epoch)) or self._add(message.flow, message.epoch, message.node)
         if row is None:
             self.uncounted += 1
@@ -74,6 +86,7 @@ class Observer:
             row.head = bytes(message.payload[:HEAD_OCTETS])
 
     def _on_event(self, event: Event) -> None:
+        self._pass_event(event)
         if isinstance(event, Gap) and (row := self._add(event.flow, event.epoch, None)):
             row.missing += event.end - event.first
         elif isinstance(event, Reordered) and (row := self._add(event.flow, event.epoch, None)):

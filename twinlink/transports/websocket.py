@@ -27,7 +27,7 @@ from ..process.ip_address import listening_socket
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import listen_addresses
 from ..protocol.frames import HELLO_TOPIC
-from . import websocket_proxy
+from . import websocket_pages, websocket_proxy
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
 from .websocket_advice import NEEDS_TLS
 from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, Message, WebsocketConnection, encode, quiet
@@ -71,6 +71,7 @@ class WebsocketTransport(Transport):
         names = [Origin(name.strip()) for name in options.origins.split(",") if name.strip()]
         self._origins = None if "*" in names else [None, *names]
         self._tls = tls_context(options, listening)
+        self._pages = websocket_pages.read(options.pages) if listening and options.pages else {}
         self._identity: WebsocketIdentity | None = None
 
     @property
@@ -238,6 +239,7 @@ class WebsocketTransport(Transport):
                 if context is not None:
                     opened = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
                 connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, now)
+                connection.pages = self._pages
                 connection.refuses = partial(self._refuses, connection)
                 self._add(connection)
             except OSError:  # it has ended already

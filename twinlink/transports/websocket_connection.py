@@ -17,7 +17,9 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from . import websocket_pages
 from .base import Frame as LinkFrame
+from .websocket_pages import Page
 
 SUBPROTOCOL = Subprotocol("twinlink.1")
 ADDED_OCTETS = 256  # the most that a message has before its frame: the topic, and its length
@@ -68,6 +70,7 @@ class WebsocketConnection:
         context: of TLS; None without.
         is_open: the WebSocket handshake has succeeded.
         is_forbidden: its request was refused, as its key is not trusted.
+        pages: what a browser may ask for in place of a WebSocket.
         ended: nothing more will come or go, and the thread that reads is to close it.
         epoch: of the node at the other end, from its request; None for a program that gave none.
         takes_data: whether it is sent messages, or only hellos and acks.
@@ -109,6 +112,7 @@ class WebsocketConnection:
         self.refused = ""
         self.tls_error: ssl.SSLError | None = None
         self.certificate = b""
+        self.pages: dict[str, Page] = {}
         self.refuses: Callable[[], bool] = lambda: False
         self.on_blocked: Callable[[bool], None] = lambda blocked: None
         self._socket = opened
@@ -228,7 +232,8 @@ class WebsocketConnection:
             self.epoch = int(found[1], 16)
         self.is_forbidden = self.refuses()
         forbidden = protocol.reject(FORBIDDEN, "the key of this node is not trusted here\n")
-        response = forbidden if self.is_forbidden else protocol.accept(request)
+        page = None if self.is_forbidden else websocket_pages.respond(self.pages, protocol, request)
+        response = forbidden if self.is_forbidden else page or protocol.accept(request)
         protocol.send_response(response)
         self.is_open = response.status_code == 101
 

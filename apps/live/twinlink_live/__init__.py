@@ -1,0 +1,1 @@
+"""The live view: what a link carries, as a page in a browser."""

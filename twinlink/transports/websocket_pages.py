@@ -1,0 +1,72 @@
+"""Files that a WebSocket listener serves to browsers at its own port, so that a page needs no other server."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from websockets.http11 import Request, Response
+    from websockets.server import ServerProtocol
+
+MAX_OCTETS = 16 * 1024 * 1024  # of all files: they are kept in memory
+INDEX = "index.html"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# The page loads nothing from elsewhere, and no other page shows it in a frame.
+HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One file: its media type and its octets."""
+
+    media_type: str
+    octets: bytes
+
+
+def read(folder: str) -> dict[str, Page]:
+    """The files of a folder by request target; its `INDEX` is ``/``.  Folders in it and other types are left out.
+
+    Raises ConfigurationError: there is no such folder, it has no `INDEX`, or its files are too long.
+    """
+    pages: dict[str, Page] = {}
+    octets = 0
+    try:
+        for file in sorted(Path(folder).iterdir()):
+            if file.suffix in TYPES and file.is_file():
+                octets += file.stat().st_size
+                if octets > MAX_OCTETS:
+                    raise ConfigurationError(f"pages={folder}: its files have more than {MAX_OCTETS} octets")
+                pages["/" if file.name == INDEX else f"/{file.name}"] = Page(TYPES[file.suffix], file.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"pages={folder}: {error.strerror}; give a folder with an {INDEX}") from error
+    if "/" not in pages:
+        raise ConfigurationError(f"pages={folder}: there is no {INDEX} in it")
+    return pages
+
+
+def respond(pages: dict[str, Page], protocol: "ServerProtocol", request: "Request") -> "Response | None":
+    """The response to a request for a page; None: it is the handshake of a WebSocket."""
+    if not pages or "Upgrade" in request.headers:
+        return None
+    page = pages.get(request.path.partition("?")[0])
+    if page is None:
+        return protocol.reject(HTTPStatus.NOT_FOUND, "there is no such page here\n")
+    response = protocol.reject(HTTPStatus.OK, "")
+    for name, value in {**HEADERS, "Content-Type": page.media_type, "Content-Length": str(len(page.octets))}.items():
+        response.headers.pop(name, None)
+        response.headers[name] = value
+    response.body = page.octets
+    return response
