@@ -59,7 +59,7 @@ class View:
     def _on_message(self, message: twinlink.Message) -> None:
         if not is_spectrum(message):
             return
-        key = message.flow, message.node
+        key = message.flow, message.node or f"{message.epoch:016x}"
         try:
             record = Record.decode(message.payload)
         except TwinlinkError:  # it only looked like that, or blosc2 is missing: the table of flows has it all the same
@@ -70,7 +70,7 @@ class View:
                 if len(self._waterfalls) >= MAX_WATERFALLS:
                     return
                 waterfall = self._waterfalls[key] = Waterfall()
-            self._nodes[message.epoch] = message.node
+            self._nodes[message.epoch] = key[1]
             waterfall.add(record)
 
     def _on_event(self, event: Event) -> None:

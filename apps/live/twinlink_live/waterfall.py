@@ -67,8 +67,9 @@ class Waterfall:
     def add(self, record: Record) -> None:
         """A record has come.  Where the carrier changes, those before it in this step are replaced."""
         axis = record.axis()
-        same = axis == self.axis and self._levels is not None
-        self._levels = np.maximum(self._levels, record.levels) if same else record.levels
+        before, self._levels = self._levels, record.levels
+        if before is not None and axis == self.axis:
+            self._levels = np.maximum(before, record.levels)
         self.axis = axis
 
     def on_lost(self) -> None:

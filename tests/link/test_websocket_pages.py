@@ -1,0 +1,64 @@
+"""Files that a WebSocket listener serves beside its link."""
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import twinlink
+from twinlink.testing import patience, wait_until
+from twinlink.transports import websocket_pages
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "secret").write_text("of the user")
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.html").write_text("<title>page</title>")
+    (pages / "page.js").write_text("export const x = 1;")
+    (pages / "notes.txt").write_text("no type that a page has")
+    (pages / "folder.js").mkdir()
+    return pages
+
+
+def get(endpoint: str, target: str) -> tuple[int, str, bytes]:
+    try:
+        with urllib.request.urlopen(f"http://{endpoint.removeprefix('tcp/')}{target}", timeout=patience()) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read()
+
+
+def test_pages_and_peers_share_the_port(endpoint: str, folder: Path) -> None:
+    with (
+        twinlink.open("websocket", listen=endpoint, pages=str(folder)) as listener,
+        twinlink.open("websocket", connect=endpoint) as peer,
+    ):
+        peer.wait_ready(patience())
+        assert get(endpoint, "/") == (200, "text/html; charset=utf-8", b"<title>page</title>")
+        assert get(endpoint, "/page.js?v=1") == (200, "text/javascript; charset=utf-8", b"export const x = 1;")
+        for target in ("/notes.txt", "/../secret", "/%2e%2e/secret", "/folder.js", "/index.html", "//etc/passwd"):
+            assert get(endpoint, target)[0] == 404
+        assert listener.peers() == [peer.node]
+        wait_until(lambda: listener.stats()["malformed"] == {})
+
+
+def test_without_pages_a_browser_is_told_to_upgrade(endpoint: str) -> None:
+    with twinlink.open("websocket", listen=endpoint):
+        assert get(endpoint, "/")[0] == 426
+
+
+@pytest.mark.parametrize("content", [{}, {"page.js": ""}, {"index.html": "x" * 100}])
+def test_a_folder_that_cannot_be_served_is_refused(
+    endpoint: str, tmp_path: Path, content: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket_pages, "MAX_OCTETS", 99)
+    for name, text in content.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(twinlink.ConfigurationError, match=f"pages={tmp_path}: "):
+        twinlink.open("websocket", listen=endpoint, pages=str(tmp_path))
+    with pytest.raises(twinlink.ConfigurationError, match=r"give a folder with an index\.html"):
+        twinlink.open("websocket", listen=endpoint, pages=str(tmp_path / "nowhere"))

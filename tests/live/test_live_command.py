@@ -1,0 +1,81 @@
+"""`twinlink live` as a user starts it, without a browser."""
+
+import json
+import re
+import struct
+import urllib.error
+import urllib.request
+from typing import Any
+
+import numpy as np
+import pytest
+
+import twinlink
+from tests.cli.running import Start
+from twinlink.spectrum import Spectrum
+from twinlink.testing import free_endpoint, patience, wait_until
+
+SPECTRUM = Spectrum(np.full((24, 2), 1000, np.int16), 2, scs_hz=30_000, centre_hz=3.6e9, observed_ns=0)
+ROW_HEAD = struct.Struct(">IBBH")  # step, waterfall, state, octets
+DATA = 1
+URL = re.compile(r"\w+://[^\s\"'`]+")
+
+
+def test_a_peer_of_the_page_gets_what_the_link_carries(start: Start, endpoint: str) -> None:
+    page = free_endpoint()
+    with twinlink.open("zeromq", listen=endpoint, node="gnb") as gnb:
+        sender = gnb.sender("spectrum", overflow="latest")
+        run = start("live", endpoint, "--http", page.removeprefix("tcp/"))
+        run.wait_for("open http://")
+        gnb.wait_ready(patience())
+        with twinlink.open("websocket", connect=page, node="browser") as browser:
+            states: list[dict[str, Any]] = []
+            rows: list[bytes] = []
+            browser.receiver("live-state", handler=lambda message: states.append(message.json()))
+            browser.receiver("live-rows", handler=lambda message: rows.append(bytes(message.payload)))
+
+            def level() -> int | None:
+                sender.send(SPECTRUM.encode())
+                for octets in rows:
+                    _, number, state, count = ROW_HEAD.unpack_from(octets)
+                    if (number, state, count) == (0, DATA, 2):
+                        return octets[ROW_HEAD.size]
+                return None
+
+            wait_until(level)
+            assert level() == round((10 * np.log10(2 * 1000**2) + 30.5) * 2)
+            wait_until(lambda: states and states[-1]["waterfalls"])
+            (waterfall,) = states[-1]["waterfalls"]
+            assert (waterfall["flow"], waterfall["node"], waterfall["prbs"]) == ("spectrum", "gnb", 2)
+            assert (waterfall["low_hz"], waterfall["high_hz"]) == (3.6e9 - 360e3, 3.6e9 + 360e3)
+            (flow,) = states[-1]["flows"]
+            assert (flow["flow"], flow["node"], flow["lost"]) == ("spectrum", "gnb", 0)
+            assert json.dumps(states[-1])
+        run.interrupt()
+        assert run.code() == 0
+
+
+def test_the_page_is_of_this_host_alone(start: Start, endpoint: str) -> None:
+    run = start("live", endpoint, "--http", "0.0.0.0:8080")
+    assert run.code() == 3
+    assert "--http 0.0.0.0:8080" in run.err
+    assert "ssh -L 8080:127.0.0.1:8080" in run.err
+
+
+def test_a_port_that_is_taken_is_said(start: Start, endpoint: str) -> None:
+    page = free_endpoint()
+    with twinlink.open("websocket", listen=page):
+        run = start("live", endpoint, "--http", page.removeprefix("tcp/"))
+        assert run.code() == 2
+        assert "Address already in use" in run.err
+
+
+def test_it_loads_nothing_from_elsewhere(start: Start, endpoint: str) -> None:
+    address = free_endpoint().removeprefix("tcp/")
+    start("live", endpoint, "--http", address).wait_for("open http://")
+    for target in ("/", "/page.js", "/peer.js", "/waterfall.js", "/page.css", "/icon.svg"):
+        with urllib.request.urlopen(f"http://{address}{target}", timeout=patience()) as answer:
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+            assert set(URL.findall(answer.read().decode())) <= {"http://www.w3.org/2000/svg", "ws://${location.host}"}
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"http://{address}/../view.py", timeout=patience())

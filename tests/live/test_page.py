@@ -1,0 +1,119 @@
+"""The page in a real browser, beside a real link."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import twinlink
+from tests.cli.running import Start
+from tests.live import chromium
+from twinlink.spectrum import Spectrum
+from twinlink.testing import free_endpoint, patience, wait_until
+
+PRBS = 20
+LOUD = 7  # the PRB in which there is power
+PIXELS = """
+(() => {
+  const canvas = document.querySelector("canvas"), context = canvas?.getContext("2d");
+  if (!canvas || !canvas.width) return null;
+  const row = context.getImageData(0, 0, canvas.width, 1).data;
+  return Array.from({length: %d}, (_, prb) => {
+    const at = 4 * Math.floor((prb + 0.5) * canvas.width / %d);
+    return row[at] + row[at + 1] + row[at + 2];
+  });
+})()
+""" % (PRBS, PRBS)  # noqa: UP031  (braces are JavaScript's)
+
+needs_browser = pytest.mark.skipif(chromium.COMMAND is None, reason="no chromium here (apt install chromium)")
+
+
+def record(loud: int) -> bytes:
+    samples = np.full((PRBS * 12, 2), 10, np.int16)
+    samples[12 * loud : 12 * (loud + 1)] = 5000
+    return Spectrum(samples, PRBS, scs_hz=30_000, centre_hz=3.6e9, observed_ns=0).encode()
+
+
+class Gnb(threading.Thread):
+    """Sends a record every 10 ms."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self.loud = LOUD
+        self._ended = threading.Event()
+        self._link = twinlink.open("zeromq", listen=endpoint, node="gnb")
+
+    def run(self) -> None:
+        with self._link as link:
+            sender = link.sender("spectrum", overflow="latest")
+            while not self._ended.wait(0.01):
+                sender.send(record(self.loud))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+@pytest.fixture
+def gnb(endpoint: str) -> Iterator[Gnb]:
+    one = Gnb(endpoint)
+    one.start()
+    yield one
+    one.end()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[chromium.Browser]:
+    one = chromium.Browser(tmp_path / "browser")
+    yield one
+    one.close()
+
+
+@needs_browser
+def test_the_page_shows_the_link_as_it_is(start: Start, endpoint: str, gnb: Gnb, browser: chromium.Browser) -> None:
+    http = free_endpoint().removeprefix("tcp/")
+    run = start("live", endpoint, "--http", http)
+    run.wait_for("open http://")
+    browser.open(f"http://{http}/")
+
+    def loudest() -> int | None:
+        row = browser.value(PIXELS)
+        return None if not row or max(row) == min(row) else row.index(max(row))
+
+    wait_until(lambda: loudest() == LOUD)
+    gnb.loud = LOUD + 5  # the picture changes with the signal
+    wait_until(lambda: loudest() == LOUD + 5)
+    flows = "[...document.querySelectorAll('#flows td')].slice(0, 3).map((cell) => cell.textContent)"
+    wait_until(lambda: browser.value(flows) == ["spectrum", "gnb", "spectrum"])
+    assert browser.value("[...document.querySelectorAll('#peers td')].map((cell) => cell.textContent)") == ["gnb", "up"]
+    assert browser.value("document.querySelector('.axis').textContent").startswith("PRB 0, 3596.40 MHz")
+
+    browser.press(" ")
+    assert browser.value("document.getElementById('pause').getAttribute('aria-pressed')") == "true"
+    gnb.loud = LOUD
+    drawn = browser.value("document.body.dataset.drawn")
+    wait_until(lambda: int(browser.value("document.body.dataset.drawn")) > int(drawn) + 5)
+    assert loudest() == LOUD + 5  # it stands still
+    browser.press(" ")
+    wait_until(lambda: loudest() == LOUD)
+
+    gnb.end()
+    wait_until(lambda: "gnb" in browser.value("document.getElementById('events').textContent"))
+    run.interrupt()
+    assert run.code() == 0
+    wait_until(lambda: "not connected" in browser.value("document.getElementById('link').textContent"))
+    refused = [one for one in browser.reports if "ERR_CONNECTION" not in str(one)]
+    assert refused == []
+
+
+@needs_browser
+def test_a_page_of_another_site_is_refused(start: Start, endpoint: str, browser: chromium.Browser) -> None:
+    http = free_endpoint().removeprefix("tcp/")
+    start("live", endpoint, "--http", http).wait_for("open http://")
+    browser.open("about:blank")  # its origin is "null"
+    browser.value(
+        f"window.socket = new WebSocket('ws://{http}/', 'twinlink.1'); socket.onclose = () => window.ended = true"
+    )
+    wait_until(lambda: browser.value("window.ended"), patience())
