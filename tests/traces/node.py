@@ -4,8 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
-from tests.core.pair import Outlet
-from tests.core.receiving import deliver
+from tests.core.pair import Outlet, deliver
 from tests.core.sending import FlowSender, adopt
 from tests.traces.frames import described
 from twinlink.events import Event
