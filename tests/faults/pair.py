@@ -202,8 +202,8 @@ class Pair:
             gaps |= here
             after = int(np.searchsorted(ordered, end))  # the delivery that showed it
             within_ns = patience_ns if report.name == "Gap" else REJECTED_WITHIN_NS
-            if after < len(ordered) and report.at_ns > int(deliveries.at_ns[after]) + within_ns:
-                delay_s = (report.at_ns - int(deliveries.at_ns[after])) / 1e9
+            if after < len(ordered) and receiver.found_ns(report) > int(deliveries.at_ns[after]) + within_ns:
+                delay_s = (receiver.found_ns(report) - int(deliveries.at_ns[after])) / 1e9
                 self._find(Fault.LATE_GAP, first, end, receiver, f"{delay_s:.1f} s after the delivery that showed it")
         return gaps & ~(mine & forgiven)
 

@@ -234,6 +234,15 @@ def test_what_was_rejected_is_reported_unless_its_receiver_died_before() -> None
     assert {one.fault for one in check(story.sessions()).findings} == {Fault.UNDETECTED}
 
 
+def test_a_gap_that_was_found_in_time_may_be_told_of_later() -> None:
+    story = plain()
+    story.receiver.events[-1].at_ns += 5000 * MS
+    assert [one.fault for one in check(story.sessions()).findings] == [Fault.LATE_GAP]
+    found_ns = story.receiver.events[-1].at_ns - 4900 * MS
+    story.receiver.events[-1] = replaced(story.receiver.events[-1], time_ns=found_ns)
+    assert check(story.sessions()).findings == []
+
+
 # Several receiving nodes
 
 
