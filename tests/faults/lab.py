@@ -52,7 +52,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in each run (12)")
     parser.add_argument("--connectors", type=int, default=1, help="nodes that connect to the one that listens (1)")
     parser.add_argument("--load", type=float, default=1.0, help="times the rates of the flows, up to 8 MB/s a run (1)")
-    parser.add_argument("--tight", action="store_true", help="windows of 1 MiB, and slow handlers drawn by the seed")
+    parser.add_argument("--tight", action="store_true", help="windows of 1 MiB, slow handlers, late subscriptions")
     parser.add_argument("--netem", action="store_true", help="seeds are cells of the netem matrix (tests.faults.guest)")
     parser.add_argument("--reliability", choices=["repair", "detect"], default="repair")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (1)")
