@@ -2,7 +2,7 @@
 
 python -m tests.faults.lab --seeds 1-200 --transport zeromq,zenoh    schedules of faults, a row for each
 python -m tests.faults.lab --seeds 301- --minutes 90                 from 301 on, until the time is over
-python -m tests.faults.lab --tight --seeds 1-60                      with small windows and slow handlers
+python -m tests.faults.lab --tight --seeds 1-60                      small windows, slow handlers, late subscriptions
 python -m tests.faults.lab --measure heal --count 50 --length 8      figures: heal, heal_one_way, beyond, restart, ...
 """
 
