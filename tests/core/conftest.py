@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.core.receiving import OURS, Kept, driver_on
+from tests.core.pair import Outlet
+from tests.core.receiving import OURS, driver_on
 from tests.core.sending import RETENTION, TRANSIT, WINDOW
 from twinlink.events import Event
 from twinlink.protocol.send.congestion import InFlightBudget
@@ -11,8 +12,8 @@ from twinlink.runtime.driver import SessionDriver
 
 
 @pytest.fixture
-def transport() -> Kept:
-    return Kept()
+def transport() -> Outlet:
+    return Outlet()
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def reported() -> list[Event]:
 
 
 @pytest.fixture
-def driver(transport: Kept, reported: list[Event]) -> SessionDriver:
+def driver(transport: Outlet, reported: list[Event]) -> SessionDriver:
     return driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
 
 

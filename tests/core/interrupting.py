@@ -14,10 +14,10 @@ def interrupted(moment: int, do: Callable[[], object], *files: str) -> bool:
 
     By a signal, as in life: what is ``undisturbed`` is.
     """
-    events = itertools.count(1)
+    events, watched = itertools.count(1), frozenset(files)
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:
-        if event != "c_call" and frame.f_code.co_filename in files and next(events) == moment:
+        if event != "c_call" and frame.f_code.co_filename in watched and next(events) == moment:
             sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
 

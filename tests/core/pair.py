@@ -1,11 +1,14 @@
-"""Two sessions joined by a simulated path, on a clock that the test moves: no thread, no socket, no sleep."""
+"""Two sessions or more joined by a simulated path, on a clock that the test moves: no thread, no socket, no sleep.
+
+Frames arrive as the test lets time pass; or it takes them off the path, and delivers or loses each (`End.take_off`).
+"""
 
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
-from tests.core.receiving import deliver
 from tests.core.sending import FlowSender, adopt
 from twinlink.events import Event
 from twinlink.message import Message
@@ -13,13 +16,14 @@ from twinlink.protocol.limits import Limits
 from twinlink.protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
-from twinlink.protocol.session import FlowOptions, Pace, Reliability, Session
+from twinlink.protocol.session import ACKS, QUEUED, FlowOptions, Reliability, Session
 from twinlink.transports import Endpoint, Transport
 from twinlink.transports.base import Frame, Options
 
 MS = 1_000_000
 START_NS = 10**15  # of both clocks; a session's hellos are numbered by the monotonic one
 IN_FLIGHT_OCTETS = 256 * 1024
+WINDOW = 2**24
 RETENTION = 64 * 1024 * 1024
 
 
@@ -51,32 +55,64 @@ class Path:
 
 
 class Outlet(Transport):
-    """Puts what an end sends on the path."""
+    """The transport of a session without a network: keeps what is sent, or passes it on.
 
-    def __init__(self, send: Callable[[bytes, bytes], None]) -> None:
+    Attributes:
+        sent: topic and frame of each that was not passed on.
+        renewed, reached_with: the arguments of these calls.
+    """
+
+    scouts = True
+
+    def __init__(self, send: Callable[[bytes, bytes], None] | None = None) -> None:
         super().__init__(Endpoint("pair", 1), False, 2**24, Options())
-        self.send = send  # type: ignore[method-assign,assignment]
+        self.sent: list[tuple[bytes, bytes]] = []
+        self.renewed: list[int] = []
+        self.reached_with: list[int] = []
+        if send is not None:
+            self.send = send  # type: ignore[method-assign,assignment]
 
     def open(self) -> None: ...
 
-    def send(self, topic: bytes, frame: bytes) -> None: ...
+    def send(self, topic: bytes, frame: bytes) -> None:
+        self.sent.append((topic, frame))
 
     def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
         return None
 
+    def renew(self, patience: int) -> None:
+        self.renewed.append(patience)
+
+    def reached(self, patience: int) -> None:
+        self.reached_with.append(patience)
+
     def close(self) -> None: ...
+
+
+def deliver(session: Session) -> None:
+    """Call the application's functions, as `CallbackQueue` does."""
+    while session.deliveries:
+        function, arguments, flow, kind = session.deliveries[0]
+        for argument in arguments:
+            if kind != QUEUED:
+                function(argument)
+            elif (taken := function.next_message()) is not None:
+                function.handler(taken[0])
+        session.deliveries.popleft()
+        if kind == ACKS:
+            session.on_acks_reported(flow, len(arguments))
 
 
 class End:
     """A session, its senders, and what its application got."""
 
-    def __init__(self, pair: "Pair", node: str, epoch: int, window: int = 2**24) -> None:
+    def __init__(self, pair: "Pair", node: str, epoch: int, window: int) -> None:
         self.pair = pair
         self.epoch = epoch
         self.events: list[Event] = []
         self.received: dict[str, list[Message]] = {}
         self.senders: dict[str, FlowSender] = {}
-        self.arriving: list[tuple[int, int, bytes, bytes]] = []  # a heap: when, order of sending, topic, frame
+        self.arriving: list[tuple[int, int, int, bytes, bytes]] = []  # a heap: when, in which order, from whom, ...
         self.outlet = Outlet(self.put_on_path)
         self.session = Session(
             node=node,
@@ -88,10 +124,18 @@ class End:
         self.next_hello = self.next_tick = pair.now
 
     def sender(
-        self, flow: str, reliability: Reliability = "repair", retention: int = RETENTION, pace: Pace = "fastest"
+        self,
+        flow: str,
+        reliability: Reliability = "repair",
+        *,
+        window: int = WINDOW,
+        retention: int = RETENTION,
+        in_flight: int = IN_FLIGHT_OCTETS,
+        **options: Any,
     ) -> FlowSender:
-        options = FlowOptions(reliability, pace=pace)
-        core = SendFlow(flow, 2**24, retention, InFlightBudget(IN_FLIGHT_OCTETS), options, epoch=self.epoch)
+        """``options``: others of `FlowOptions`."""
+        budget = InFlightBudget(in_flight)
+        core = SendFlow(flow, window, retention, budget, FlowOptions(reliability, **options), epoch=self.epoch)
         adopt(self.session, core)
         sender = self.senders[flow] = FlowSender(self.session, core, self._transmit, lambda: self.pair.now)
         self.say_hello()
@@ -108,6 +152,16 @@ class End:
         receive_flow.handler = got.append
         return got
 
+    def take(self, flow: str) -> Message | None:
+        """The next message of a flow that has no handler; its sender is told how far it is consumed."""
+        taken = self.session.receive_flow(flow).next_message()
+        if taken is None:
+            return None
+        message, stream = taken
+        if stream is not None:
+            self.put_on_path(*self.session.credit_update(flow, stream, self.pair.now))
+        return message
+
     @property
     def is_up(self) -> bool:
         return bool(self.session.peer_manager.up)
@@ -121,12 +175,23 @@ class End:
     def say_hello(self) -> None:
         self.put_on_path(*self.session.hello(self.pair.now, self.pair.now))
 
+    def take_off(self, sender: int, count: int) -> list[tuple[bytes, bytes]]:
+        """The next frames on their way from this epoch: they do not arrive by themselves any more."""
+        ordered = sorted(self.arriving)
+        taken = [one for one in ordered if one[2] == sender][:count]
+        numbers = {number for _, number, *_ in taken}
+        self.arriving = [one for one in ordered if one[1] not in numbers]
+        return [(topic, frame) for *_, topic, frame in taken]
+
+    def take_in(self, topic: bytes, frame: bytes, in_bulk: bool = False) -> None:
+        self.session.receive(topic, frame, self.pair.now, self.pair.now, in_bulk)
+        self.send_due()
+
     def step(self, now: int) -> None:
         """What a link's threads do in the course of a millisecond."""
         while self.arriving and self.arriving[0][0] <= now:
-            _, _, topic, frame = heapq.heappop(self.arriving)
-            self.session.receive(topic, frame, now, now)
-            self.send_due()
+            _, _, _, topic, frame = heapq.heappop(self.arriving)
+            self.take_in(topic, frame)
         if now >= self.next_tick:
             self.next_tick = now + TICK_NS
             self.session.on_tick(now, now, now)
@@ -151,13 +216,14 @@ class Pair:
     """Two ends; ``ends[0]`` is called near, ``ends[1]`` far."""
 
     path: Path
+    window: int = WINDOW  # of both
     now: int = START_NS
     transmitted: int = 0
     ends: list[End] = field(default_factory=list)
     tampering: dict[int, Tamper] = field(default_factory=dict)  # by epoch of an end
 
     def __post_init__(self) -> None:
-        self.ends = [End(self, "near", 1), End(self, "far", 2)]
+        self.ends = [End(self, "near", 1, self.window), End(self, "far", 2, self.window)]
 
     @property
     def near(self) -> End:
@@ -176,9 +242,9 @@ class Pair:
             for one in frames:
                 for at in self.path.arrivals(self.now):
                     self.transmitted += 1
-                    heapq.heappush(other.arriving, (at, self.transmitted, topic, one))
+                    heapq.heappush(other.arriving, (at, self.transmitted, end.epoch, topic, one))
 
-    def add(self, node: str, window: int = 2**24) -> End:
+    def add(self, node: str, window: int = WINDOW) -> End:
         """One more end that hears the first."""
         end = End(self, node, 100 + len(self.ends), window)
         self.ends.append(end)
@@ -204,7 +270,7 @@ class Pair:
     def restart(self, index: int) -> End:
         """The process of an end is killed, and another one takes its place."""
         old = self.ends[index]
-        end = End(self, old.session.peer_manager._node, old.epoch + 10)
+        end = End(self, old.session.peer_manager._node, old.epoch + 10, self.window)
         self.ends[index] = end
         return end
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinlink.runtime.busy_poll import FIRST_PAUSE, GAIN, LONGEST_PAUSE, MAX_POLL_NS, MIN_WAIT_NS, RUN, RUNS, BusyPoll
@@ -50,6 +50,7 @@ def test_a_trial_tells_which_is_shorter(slept_ns: int, ratio: float) -> None:
     assert poll.polls == (MIN_WAIT_NS <= looked_ns < min(GAIN * slept_ns, MAX_POLL_NS))
 
 
+@settings(max_examples=40)  # each of thousands of waits
 @given(st.lists(st.tuples(st.integers(MIN_WAIT_NS, MAX_POLL_NS), st.floats(0.3, 1.3)), min_size=1, max_size=5))
 def test_what_has_changed_is_noticed_at_the_next_trial(phases: list[tuple[int, float]]) -> None:
     poll = BusyPoll()

@@ -13,7 +13,8 @@ import pytest
 
 import twinlink
 from tests.core.interrupting import interrupted
-from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
+from tests.core.pair import Outlet
+from tests.core.receiving import OURS, THEIRS, data, driver_on
 from tests.core.sending import FlowSender, adopt
 from twinlink.events import Event, Gap, Lost, Unclaimed
 from twinlink.process.signals import DeferSignals, defer_signals
@@ -135,7 +136,7 @@ def _silence(driver: SessionDriver) -> None:
 @pytest.mark.parametrize("goes", [_bye, _restart, _silence])
 def test_wherever_ctrl_c_comes_a_peer_that_goes_owes_nothing_any_more(goes: Callable[[SessionDriver], None]) -> None:
     for moment in itertools.count(1):
-        transport, reported = Kept(), list[Event]()
+        transport, reported = Outlet(), list[Event]()
         driver = driver_on(transport, "ours", OURS, 2**20, 2**16, reported.append)
         core = adopt(driver.session, SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000), epoch=OURS))
         sender = FlowSender(driver.session, core, transport.send, time.monotonic_ns)
@@ -172,7 +173,7 @@ def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
 
     for moment in itertools.count(1):
         reported = list[Event]()
-        driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        driver = driver_on(Outlet(), "ours", OURS, 2**20, 2**16, reported.append)
         _hello(driver, THEIRS)
         receive_flow = driver.session.messages.flow("flow")
         receive_flow.subscribed = True
@@ -197,7 +198,7 @@ def test_wherever_ctrl_c_comes_a_stream_goes_on_behind_its_gap() -> None:
 def test_wherever_ctrl_c_comes_every_loss_is_told_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
-        driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        driver = driver_on(Outlet(), "ours", OURS, 2**20, 2**16, reported.append)
         core = adopt(driver.session, SendFlow("flow", 2**20, 2**20, InFlightBudget(50_000)))
         for first in range(0, 100, 10):
             core.losses.add(first, first + 5, "it was lost")
@@ -279,7 +280,7 @@ def test_nothing_is_logged_while_handlers_are_held_up(endpoint: str) -> None:
 def test_wherever_ctrl_c_comes_what_is_refused_is_named_once() -> None:
     for moment in itertools.count(1):
         reported = list[Event]()
-        driver = driver_on(Kept(), "ours", OURS, 2**20, 2**16, reported.append)
+        driver = driver_on(Outlet(), "ours", OURS, 2**20, 2**16, reported.append)
         hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"])).encode()
         driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello), 0, False)
         driver.session.messages._unclaimed._limit = -1

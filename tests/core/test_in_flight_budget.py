@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.core.sending import acknowledge, number, send
@@ -85,7 +85,6 @@ class Path:
         assert under_way <= self.budget.in_flight < LIMIT + whole + FRAMING_OCTETS
 
 
-@settings(max_examples=200)
 @given(
     st.integers(1, FLOWS),
     st.lists(st.tuples(st.integers(0, FLOWS - 1), MESSAGES, st.booleans(), st.booleans()), max_size=60),

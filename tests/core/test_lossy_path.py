@@ -1,103 +1,35 @@
 """A sender and two receivers, and paths between them that lose any frame: in the end everything is accounted for."""
 
-import time
-from collections import deque
-from collections.abc import Iterable
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tests.core.receiving import driver_on
-from tests.core.sending import FlowSender, adopt
+from tests.core.pair import MS, End, Pair, Path, mute
 from twinlink import SendTimeout
-from twinlink.events import Event, Gap
-from twinlink.message import Message
-from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, frame
-from twinlink.protocol.send.congestion import InFlightBudget
-from twinlink.protocol.send.flow import SendFlow
+from twinlink.events import Gap
+from twinlink.protocol.frames import HELLO_TOPIC
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
-from twinlink.protocol.session import FlowOptions
-from twinlink.runtime.driver import SessionDriver
-from twinlink.transports import Endpoint, Transport
-from twinlink.transports.base import Frame, Options
 
-REAL_WORLD, TWINS = 1, (2, 3)
 RETENTION = 20 * (1000 + ENTRY_OVERHEAD_OCTETS)
 TRANSIT = 4000  # what is longer goes in fragments of 1000
 
-
-class Way(Transport):
-    """What is sent lies here until the test delivers or loses it."""
-
-    def __init__(self) -> None:
-        super().__init__(Endpoint("way", 1), False, 2**16, Options())
-        self.frames: deque[tuple[bytes, bytes]] = deque()
-
-    def open(self) -> None: ...
-
-    def send(self, topic: bytes, frame: bytes) -> None:
-        if topic != HELLO_TOPIC:
-            self.frames.append((topic, frame))
-
-    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        return None
-
-    def close(self) -> None: ...
-
-
-def met(way: Way, ours: int, theirs: Iterable[int], reported: list[Event]) -> SessionDriver:
-    """A reception whose peers are up."""
-    driver = driver_on(way, f"node-{ours}", ours, 2**20, 2**16, reported.append)
-    now = time.monotonic_ns()
-    for epoch in theirs:
-        body = Hello(f"node-{epoch}", {ours: now - 1}, {"flow": 0}, True).encode()
-        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, epoch, now, 1, body), now, False)
-    return driver
-
-
-class Twin:
-    """A receiver, and its way to and from the sender."""
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.out, self.back = Way(), Way()
-        self.reported: list[Event] = []
-        self.delivered: list[int] = []
-        self.driver = met(self.back, epoch, [REAL_WORLD], self.reported)
-        receive_flow = self.driver.session.messages.flow("flow")
-        receive_flow.subscribed, receive_flow.handler = True, self.deliver
-        self.up = True
-
-    def deliver(self, message: Message) -> None:
-        self.delivered.append(message.sequence)
-
-    def gaps(self) -> set[int]:
-        found = [range(event.first, event.end) for event in self.reported if isinstance(event, Gap)]
-        assert sum(map(len, found)) == len(set().union(*found))  # told once
-        return set().union(*found)
-
-
-class Fork(Way):
-    """What is sent goes to every twin."""
-
-    def __init__(self, twins: list[Twin]) -> None:
-        super().__init__()
-        self.twins = twins
-
-    def send(self, topic: bytes, frame: bytes) -> None:
-        for twin in self.twins:
-            twin.out.send(topic, frame)
-
-
-TWIN = st.sampled_from(TWINS)
+TWIN = st.integers(1, 2)
 SOME = st.integers(1, 10)
 
 
+def gaps(twin: End) -> set[int]:
+    found = [range(event.first, event.end) for event in twin.told(Gap)]  # type: ignore[attr-defined]
+    assert sum(map(len, found)) == len(set().union(*found))  # told once
+    return set().union(*found)
+
+
 class LossyPath(RuleBasedStateMachine):
-    """The real sender and the real receptions; which peers are up is decided here."""
+    """Three sessions between which the test delivers or loses each frame; which peers are up is decided here."""
 
     overflow = "block"
+    pace = "fastest"
     retention = RETENTION
     transit = TRANSIT
     window = 2**20
@@ -105,18 +37,34 @@ class LossyPath(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.twins = {epoch: self.twin(epoch) for epoch in TWINS}
-        fork = Fork(list(self.twins.values()))
-        self.acks = met(fork, REAL_WORLD, TWINS, [])
-        budget = InFlightBudget(self.transit)
-        options = FlowOptions(overflow=self.overflow)  # type: ignore[arg-type]
-        self.core = SendFlow("flow", self.window, self.retention, budget, options, epoch=REAL_WORLD)
-        session = self.acks.session
-        self.sender = FlowSender(session, adopt(session, self.core), fork.send, time.monotonic_ns)
-        assert self.core.receivers.up == set(TWINS)
+        self.pair = made = Pair(Path(Random(1)), window=2**20)
+        made.add("another")
+        self.real_world, *self.twins = self.ends = made.ends
+        self.delivered = [self.read(twin) for twin in self.twins]
+        self.is_up = [True, True]
+        self.sender = self.real_world.sender(
+            "flow",
+            window=self.window,
+            retention=self.retention,
+            in_flight=self.transit,
+            overflow=self.overflow,
+            pace=self.pace,
+        )
+        made.run_until(lambda: all(twin.is_up for twin in self.twins))
+        made.run(5 * MS)  # the twins know where the flow begins
+        for end in self.ends:
+            end.arriving.clear()
+            made.tampering[end.epoch] = mute(HELLO_TOPIC)
+        self.core = self.sender.core
+        assert self.core.receivers.up == {twin.epoch for twin in self.twins}
 
-    def twin(self, epoch: int) -> Twin:
-        return Twin(epoch)
+    def read(self, twin: End) -> list[int]:
+        """Have a twin take what comes; the sequence numbers are in the list that this returns."""
+        delivered: list[int] = []
+        receive_flow = twin.session.receive_flow("flow")
+        receive_flow.subscribed = True
+        receive_flow.handler = lambda message: delivered.append(message.sequence)
+        return delivered
 
     @rule(size=st.sampled_from([0, 1000, 9000]), count=st.integers(1, 40))
     def send(self, size: int, count: int) -> None:
@@ -130,41 +78,38 @@ class LossyPath(RuleBasedStateMachine):
     def hand_over(self) -> None:
         self.sender.transmit()
 
-    @rule(epoch=TWIN, count=SOME, at_once=st.booleans())
-    def arrive(self, epoch: int, count: int, at_once: bool) -> None:
-        self.pass_on(self.twins[epoch].out, self.twins[epoch].driver, count, at_once)
+    @rule(twin=TWIN, count=SOME, at_once=st.booleans())
+    def arrive(self, twin: int, count: int, at_once: bool) -> None:
+        self.pass_on(self.real_world, self.ends[twin], count, at_once)
 
-    @rule(epoch=TWIN, count=SOME)
-    def answer(self, epoch: int, count: int) -> None:
-        self.pass_on(self.twins[epoch].back, self.acks, count, True)
+    @rule(twin=TWIN, count=SOME)
+    def answer(self, twin: int, count: int) -> None:
+        self.pass_on(self.ends[twin], self.real_world, count, True)
 
-    def pass_on(self, way: Way, driver: SessionDriver, count: int, at_once: bool) -> None:
-        for _ in range(min(count, len(way.frames))):
-            topic, octets = way.frames.popleft()
-            driver.receive(topic, octets, time.monotonic_ns(), not at_once)
-        driver.flush_acks()
+    def pass_on(self, sender: End, receiver: End, count: int, at_once: bool) -> None:
+        for topic, octets in receiver.take_off(sender.epoch, count):
+            receiver.take_in(topic, octets, not at_once)
+        receiver.session.flush_acks()
+        receiver.send_due()
 
-    @rule(epoch=TWIN, count=SOME)
-    def lose_on_the_way_out(self, epoch: int, count: int) -> None:
-        self.lose(self.twins[epoch].out, count)
+    @rule(twin=TWIN, count=SOME)
+    def lose_on_the_way_out(self, twin: int, count: int) -> None:
+        self.ends[twin].take_off(self.real_world.epoch, count)
 
-    @rule(epoch=TWIN, count=SOME)
-    def lose_on_the_way_back(self, epoch: int, count: int) -> None:
-        self.lose(self.twins[epoch].back, count)
-
-    def lose(self, way: Way, count: int) -> None:
-        for _ in range(min(count, len(way.frames))):
-            way.frames.popleft()
+    @rule(twin=TWIN, count=SOME)
+    def lose_on_the_way_back(self, twin: int, count: int) -> None:
+        self.real_world.take_off(self.ends[twin].epoch, count)
 
     @rule()
     def look(self) -> None:
-        self.core.on_tick(time.monotonic_ns())
+        self.pair.now += MS
+        self.core.on_tick(self.pair.now)
 
-    @rule(epoch=TWIN)
-    def fall_silent_or_come_back(self, epoch: int) -> None:
-        twin = self.twins[epoch]
-        twin.up = not twin.up
-        if twin.up:
+    @rule(twin=TWIN)
+    def fall_silent_or_come_back(self, twin: int) -> None:
+        epoch = self.ends[twin].epoch
+        self.is_up[twin - 1] = not self.is_up[twin - 1]
+        if self.is_up[twin - 1]:
             self.core.on_peer_up(epoch, repairs=True)
         else:
             self.core.on_peer_down(epoch, "silent", True, None)
@@ -172,10 +117,9 @@ class LossyPath(RuleBasedStateMachine):
     @rule(goes_on=st.booleans())
     def everything_gets_through(self, goes_on: bool) -> None:
         """As soon as nothing is lost any more, whether or not the flow ``goes_on``."""
-        twins = self.twins.values()
-        for twin in twins:
-            if not twin.up:
-                self.fall_silent_or_come_back(twin.epoch)
+        for twin in (1, 2):
+            if not self.is_up[twin - 1]:
+                self.fall_silent_or_come_back(twin)
         for number in range(self.looks):
             if goes_on and number < self.looks - 2:
                 self.send(0, 1)
@@ -185,13 +129,13 @@ class LossyPath(RuleBasedStateMachine):
         assert not self.core.outstanding()
         lost = {sequence for first, end in self.core.losses.unflushed for sequence in range(first, end)}
         missed: set[int] = set()
-        for twin in twins:
-            gaps = twin.gaps()
-            missed |= gaps
-            assert twin.delivered == sorted(set(twin.delivered))
-            assert not gaps & set(twin.delivered)
-            conflated = twin.driver.session.messages.flow("flow").stats()["conflated"]
-            assert len(twin.delivered) + len(gaps) + conflated == self.core.queue.next_sequence
+        for end, delivered in zip(self.twins, self.delivered, strict=True):
+            missing = gaps(end)
+            missed |= missing
+            assert delivered == sorted(set(delivered))
+            assert not missing & set(delivered)
+            conflated = end.session.receive_flow("flow").stats()["conflated"]
+            assert len(delivered) + len(missing) + conflated == self.core.queue.next_sequence
         if self.overflow == "drop-oldest":  # what was dropped when it had been handed over may have arrived
             assert missed <= lost
         else:
@@ -199,12 +143,11 @@ class LossyPath(RuleBasedStateMachine):
 
     def pass_all_on(self) -> None:
         """Until nothing more leaves."""
-        twins = self.twins.values()
         self.hand_over()
-        while any(twin.out.frames or twin.back.frames for twin in twins):
-            for twin in twins:
-                self.arrive(twin.epoch, len(twin.out.frames), at_once=False)
-                self.answer(twin.epoch, len(twin.back.frames))
+        while any(end.arriving for end in self.ends):
+            for twin in (1, 2):
+                self.arrive(twin, len(self.ends[twin].arriving), at_once=False)
+                self.answer(twin, len(self.real_world.arriving))
             self.hand_over()
 
 

@@ -175,11 +175,10 @@ def test_a_node_whose_name_is_taken_comes_back_and_goes_on() -> None:
     assert not true.told(Lost)
 
 
-def test_a_backlog_of_long_messages_is_repaired_as_fast_as_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backlog_of_long_messages_is_repaired_as_fast_as_it_is_acknowledged() -> None:
     """More of them than a peer that acknowledges nothing may request at once."""
-    monkeypatch.setattr("tests.core.pair.IN_FLIGHT_OCTETS", 2**23)
     made = pair()
-    got, sender = made.far.receive("f"), made.near.sender("f")
+    got, sender = made.far.receive("f"), made.near.sender("f", in_flight=2**23)
     made.path.cut = True
     for _ in range(100):
         sender.send(bytes(60_000))  # all of it is transmitted, and lost

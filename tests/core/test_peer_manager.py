@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from tests.core.receiving import OURS, THEIRS, Kept
+from tests.core.pair import Outlet
+from tests.core.receiving import OURS, THEIRS
 from twinlink.message import Message
 from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse
 from twinlink.protocol.liveness import BEHIND_NS, PEER_TIMEOUT_NS, RESTART_NS, SUSPENDED_NS, TICK_NS
@@ -12,7 +13,7 @@ from twinlink.protocol.reconnect import STEP_NS, TIMEOUT_FACTORS
 from twinlink.runtime.driver import SessionDriver
 
 
-def test_a_hello_is_answered_until_both_sides_know(driver: SessionDriver, transport: Kept) -> None:
+def test_a_hello_is_answered_until_both_sides_know(driver: SessionDriver, transport: Outlet) -> None:
     def hello(number: int, heard: dict[int, int]) -> list[tuple[int, Hello]]:
         body = Hello("theirs", heard, {}).encode()
         transport.sent.clear()
@@ -46,7 +47,7 @@ def test_a_hello_whose_number_is_no_number_is_dropped(driver: SessionDriver) -> 
     assert driver.session.peer_manager.peers.all() == []
 
 
-def test_who_has_not_read_all_says_so(driver: SessionDriver, transport: Kept) -> None:
+def test_who_has_not_read_all_says_so(driver: SessionDriver, transport: Outlet) -> None:
     def says() -> bool:
         driver.send_hello()
         return Hello.decode(transport.sent[-1][1][32:]).behind
@@ -151,7 +152,7 @@ def test_a_hello_that_waited_does_not_end_the_session_that_lives(driver: Session
     assert received == [(new, 0), (new, 1), (new, 2)]
 
 
-def test_a_transport_connects_anew_as_patience_says(driver: SessionDriver, transport: Kept) -> None:
+def test_a_transport_connects_anew_as_patience_says(driver: SessionDriver, transport: Outlet) -> None:
     start = time.monotonic_ns()
 
     def alone(since_ns: int, seconds: float) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.core.receiving import Kept
+from tests.core.pair import Outlet
 from twinlink.protocol.frames import Kind
 from twinlink.protocol.reconnect import TIMEOUT_FACTORS, ProbeResult
 from twinlink.runtime.driver import SessionDriver
@@ -127,7 +127,7 @@ def test_where_no_connection_can_be_begun_nothing_answers(endpoint: Endpoint) ->
 
 
 def test_the_transport_is_told_to_connect_and_hello_is_said(
-    driver: SessionDriver, transport: Kept, port_probe: PortProbe, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    driver: SessionDriver, transport: Outlet, port_probe: PortProbe, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twinlink.runtime.receive_loop.FAST_HELLO_NS", int(patience() * 1e9))
     receive_loop = ReceiveLoop(transport, driver, port_probe)

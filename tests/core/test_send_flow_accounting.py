@@ -348,9 +348,9 @@ class KeepingTheLatest(Sending):
 
 TestSending, TestDroppingOldest = Sending.TestCase, DroppingOldest.TestCase
 TestDroppingNewest, TestKeepingTheLatest = DroppingNewest.TestCase, KeepingTheLatest.TestCase
-TestSending.settings = settings(max_examples=400, stateful_step_count=30)
+TestSending.settings = settings(max_examples=200, stateful_step_count=30)
 TestDroppingOldest.settings = TestDroppingNewest.settings = TestKeepingTheLatest.settings = settings(
-    max_examples=200, stateful_step_count=30
+    max_examples=120, stateful_step_count=30
 )
 
 

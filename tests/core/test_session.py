@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
+from tests.core.pair import Outlet
+from tests.core.receiving import OURS, THEIRS, acks_sent, data, driver_on
 from twinlink.events import Event, Gap, LimitExceeded, Restarted
 from twinlink.message import Message
 from twinlink.protocol.frames import (
@@ -41,7 +42,7 @@ class Unused:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_consumption_is_never_announced_before_the_ack(driver: SessionDriver, transport: Kept, at_once: bool) -> None:
+def test_consumption_is_never_announced_before_the_ack(driver: SessionDriver, transport: Outlet, at_once: bool) -> None:
     """Or the sender would take what was delivered for lost."""
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
@@ -54,13 +55,13 @@ def test_consumption_is_never_announced_before_the_ack(driver: SessionDriver, tr
     while receiver.take() is not None:
         pass
     acknowledged: set[int] = set()
-    for consumed, sequences in transport.acks():
+    for consumed, sequences in acks_sent(transport):
         acknowledged |= set(sequences)
         assert set(range(consumed)) <= acknowledged
     assert acknowledged == set(range(200))
 
 
-def test_what_came_again_does_not_hide_how_far_is_consumed(driver: SessionDriver, transport: Kept) -> None:
+def test_what_came_again_does_not_hide_how_far_is_consumed(driver: SessionDriver, transport: Outlet) -> None:
     """Or a sender whose window is full would wait for it for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
@@ -70,12 +71,12 @@ def test_what_came_again_does_not_hide_how_far_is_consumed(driver: SessionDriver
     messages = [frame(Kind.DATA, THEIRS, sequence, 1, b"") for sequence in (0, 2, 3)]
     messages.append(frame(Kind.RETRANSMIT, THEIRS, 1, 1, b""))
     driver.receive(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(messages)), 0, True)
-    assert [sequence for _, sequences in transport.acks() for sequence in sequences] == [0, 2, 3, 1]
-    assert transport.acks()[-1] == (4, [])
+    assert [sequence for _, sequences in acks_sent(transport) for sequence in sequences] == [0, 2, 3, 1]
+    assert acks_sent(transport)[-1] == (4, [])
 
 
 def test_what_will_not_come_is_done_with_once_the_application_has_what_came_before(
-    driver: SessionDriver, transport: Kept
+    driver: SessionDriver, transport: Outlet
 ) -> None:
     """Or a sender whose window is full of what it had to give up would wait for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True)
@@ -88,7 +89,7 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
         driver.receive(
             b"traffic/flow", frame(Kind.ABANDONED, THEIRS, 4, 1, abandoned_body(AbandonReason.EVICTED, [])), 0, False
         )
-        return transport.acks()[-1][0]
+        return acks_sent(transport)[-1][0]
 
     data(driver, 0, at_once=False)
     driver.receive(
@@ -104,7 +105,7 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
 
 
 def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_for(
-    driver: SessionDriver, transport: Kept
+    driver: SessionDriver, transport: Outlet
 ) -> None:
     """As after a restart: ZeroMQ brings what the sender said to the dead session, and it holds the rest for lost."""
     hello = Hello("theirs", {}, {"flow": 57}, True)
@@ -133,24 +134,24 @@ def test_what_an_announcement_shows_to_be_missing_beside_what_is_gone_is_asked_f
     assert gone(60, (62, 63)) == []  # the newest was dropped; those before it have not left yet
 
 
-def test_a_batch_is_acknowledged_together_and_one_alone_at_once(driver: SessionDriver, transport: Kept) -> None:
+def test_a_batch_is_acknowledged_together_and_one_alone_at_once(driver: SessionDriver, transport: Outlet) -> None:
     driver.session.messages.flow("flow").subscribed = True
     data(driver, 0, at_once=True)
-    assert [sequences for _, sequences in transport.acks()] == [[0]]
+    assert [sequences for _, sequences in acks_sent(transport)] == [[0]]
     for sequence in range(1, 100):
         data(driver, sequence, at_once=False)
     driver.flush_acks()
-    assert [sequences for _, sequences in transport.acks()] == [[0], list(range(1, 65)), list(range(65, 100))]
+    assert [sequences for _, sequences in acks_sent(transport)] == [[0], list(range(1, 65)), list(range(65, 100))]
 
 
-def test_a_bundle_is_acknowledged_as_a_whole(driver: SessionDriver, transport: Kept) -> None:
+def test_a_bundle_is_acknowledged_as_a_whole(driver: SessionDriver, transport: Outlet) -> None:
     driver.session.messages.flow("flow").subscribed = True
     data(driver, 0, at_once=False)
     for first, count in ((1, 1000), (1001, MAX_ACK_RANGE), (1001 + MAX_ACK_RANGE, MAX_ACK_RANGE + 1)):
         frames = [frame(Kind.DATA, THEIRS, sequence, 1, bytes(10)) for sequence in range(first, first + count)]
         driver.receive(b"traffic/flow", frame(Kind.BUNDLE, THEIRS, 0, 1, b"".join(frames)), 0, True)
     driver.flush_acks()
-    acknowledged = [sequences for _, sequences in transport.acks()]
+    acknowledged = [sequences for _, sequences in acks_sent(transport)]
     assert [len(sequences) for sequences in acknowledged[:3]] == [1, 1000, MAX_ACK_RANGE]  # a row has no room for more
     assert [one for sequences in acknowledged for one in sequences] == list(range(2 + 1000 + 2 * MAX_ACK_RANGE))
 
@@ -174,7 +175,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
 ) -> None:
     outcomes = []
     for together in (False, True):
-        transport = Kept()
+        transport = Outlet()
         reported: list[Event] = []
         driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
         receive_flow = driver.session.messages.flow("flow")
@@ -192,12 +193,12 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
             driver.flush_acks()
             while driver.callbacks.pending:  # the machine stood still
                 driver.callbacks.run()
-        acknowledged = [sequence for _, sequences in transport.acks() for sequence in sequences]
+        acknowledged = [sequence for _, sequences in acks_sent(transport) for sequence in sequences]
         outcomes.append(
             (
                 [message._replace(received_ns=0) for message in received + list(receive_flow.queue)],
                 acknowledged,
-                transport.acks()[-1:] and transport.acks()[-1][0],
+                acks_sent(transport)[-1:] and acks_sent(transport)[-1][0],
                 receive_flow.stats(),
                 [replace(event, time_ns=0) for event in reported],
             )
@@ -207,7 +208,7 @@ def test_in_a_bundle_messages_mean_what_they_mean_alone(
 
 @pytest.mark.parametrize("bundled", [True, False])
 def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
-    driver: SessionDriver, transport: Kept, bundled: bool, monkeypatch: pytest.MonkeyPatch
+    driver: SessionDriver, transport: Outlet, bundled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has been taken: its sender would not retransmit it."""
 
@@ -230,7 +231,7 @@ def test_what_a_failing_transport_cannot_acknowledge_is_delivered_all_the_same(
 
 
 def test_what_was_due_when_a_transport_failed_comes_before_what_follows(
-    driver: SessionDriver, transport: Kept, monkeypatch: pytest.MonkeyPatch
+    driver: SessionDriver, transport: Outlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     received: list[Message] = []
     receive_flow = driver.session.messages.flow("flow")
@@ -271,23 +272,23 @@ def test_a_handler_that_leaves_does_not_take_the_rest_of_a_bundle_with_it(
     assert received == list(range(70))
 
 
-def test_a_duplicate_is_acknowledged_again_but_not_delivered(driver: SessionDriver, transport: Kept) -> None:
+def test_a_duplicate_is_acknowledged_again_but_not_delivered(driver: SessionDriver, transport: Outlet) -> None:
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     data(driver, 0, at_once=True)
     data(driver, 0, at_once=True)
-    assert [sequences for _, sequences in transport.acks()] == [[0], [0]]  # the first ack may have been lost
+    assert [sequences for _, sequences in acks_sent(transport)] == [[0], [0]]  # the first ack may have been lost
     assert len(receive_flow.queue) == 1
 
 
-def test_an_unclaimed_flow_costs_less_than_a_window(driver: SessionDriver, transport: Kept) -> None:
+def test_an_unclaimed_flow_costs_less_than_a_window(driver: SessionDriver, transport: Outlet) -> None:
     for sequence in range(200):
         data(driver, sequence, at_once=True, size=10_000)
     receive_flow = driver.session.messages.flow("flow")
     assert 512 * 1024 < receive_flow.queued_octets < 1024 * 1024
     stats = receive_flow.stats()
     assert stats["received"] + stats["unclaimed"] == 200
-    assert transport.acks()[-1] == (200, [])  # refused: not acknowledged, and the sender's window is free
+    assert acks_sent(transport)[-1] == (200, [])  # refused: not acknowledged, and the sender's window is free
 
 
 def test_a_flood_of_topics_is_bounded(driver: SessionDriver, reported: list[Event]) -> None:
@@ -299,7 +300,7 @@ def test_a_flood_of_topics_is_bounded(driver: SessionDriver, reported: list[Even
     assert [event.limit for event in reported if isinstance(event, LimitExceeded)] == ["flows"]
 
 
-def test_messages_of_flows_that_cannot_be_held_are_rejected(driver: SessionDriver, transport: Kept) -> None:
+def test_messages_of_flows_that_cannot_be_held_are_rejected(driver: SessionDriver, transport: Outlet) -> None:
     hello = Hello("theirs", {}, {}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     for number in range(MAX_FLOWS + 10):
@@ -312,7 +313,7 @@ def test_messages_of_flows_that_cannot_be_held_are_rejected(driver: SessionDrive
     assert parse_nak(transport.sent[-1][1]) == (THEIRS, 0, [(0, 3)])  # so that they are sent again, and rejected
 
 
-def test_what_was_refused_before_the_first_hello_is_no_gap(driver: SessionDriver, transport: Kept) -> None:
+def test_what_was_refused_before_the_first_hello_is_no_gap(driver: SessionDriver, transport: Outlet) -> None:
     """The flow has no subscription, nothing more can be held, and the hello comes after the data."""
     driver.session.messages._unclaimed._limit = -1
     now = time.monotonic_ns()
@@ -399,7 +400,7 @@ def test_a_new_flow_of_a_peer_that_is_up_repairs_nothing_once_a_hello_says_so(
 
 
 def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_over(
-    driver: SessionDriver, transport: Kept
+    driver: SessionDriver, transport: Outlet
 ) -> None:
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
@@ -411,13 +412,13 @@ def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_
         if message.sequence == 0:  # it waits for something, and so receives
             for sequence in range(1, 10):
                 data(driver, sequence, True)
-            meanwhile.extend((len(got), receive_flow.stats()["queued"], transport.acks()[-1]))
+            meanwhile.extend((len(got), receive_flow.stats()["queued"], acks_sent(transport)[-1]))
 
     receive_flow.handler = handle
     data(driver, 0, True)
     assert meanwhile == [1, 9, (1, [9])]
     assert got == list(range(10))
-    assert transport.acks()[-1][0] == 10
+    assert acks_sent(transport)[-1][0] == 10
 
 
 def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver, reported: list[Event]) -> None:
@@ -435,7 +436,9 @@ def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver,
     assert receive_flow.stats()["held"] == 0
 
 
-def test_what_arrived_is_acknowledged_before_a_nak_says_what_is_missing(driver: SessionDriver, transport: Kept) -> None:
+def test_what_arrived_is_acknowledged_before_a_nak_says_what_is_missing(
+    driver: SessionDriver, transport: Outlet
+) -> None:
     """Or the sender, which has told that an evicted message will not come, would take it for lost."""
     driver.session.messages.flow("flow").subscribed = True
     hello = frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {OURS: 1}, {}, True).encode())

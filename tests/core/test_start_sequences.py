@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.receiving import OURS, THEIRS, Kept, data, driver_on
+from tests.core.pair import Outlet
+from tests.core.receiving import OURS, THEIRS, data, driver_on
 from twinlink.events import Event, Gap
 from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame, parse_nak
 from twinlink.protocol.liveness import SEARCH_INTERVAL_NS
@@ -29,7 +30,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     """
     end, since = 17, stood + joined if tells else stood
     reported: list[Event] = []
-    driver = driver_on(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    driver = driver_on(Outlet(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     taken: list[int] = []
@@ -67,7 +68,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
 
 def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> None:
     """The sender owes us nothing of it, so it does not ask, and our nak may have been lost."""
-    transport = Kept()
+    transport = Outlet()
     driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, lambda _: None)
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
@@ -87,7 +88,7 @@ def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> Non
 def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
     """It says hello twenty times a second until it is up, and is up a round trip after it has heard us."""
     reported: list[Event] = []
-    driver = driver_on(Kept(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    driver = driver_on(Outlet(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
     driver.session.messages.flow("flow").subscribed = True
     for number in range(1, 18):
         body = Hello("theirs", {OURS: number}, {"flow": 0}, True).encode()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.core.receiving import THEIRS, Kept, data
+from tests.core.pair import Outlet
+from tests.core.receiving import THEIRS, acks_sent, data
 from twinlink.events import Event, Gap, Unclaimed
 from twinlink.protocol.frames import (
     HELLO_TOPIC,
@@ -31,7 +32,7 @@ def refusing(driver: SessionDriver, detect: bool = False, repairs: bool = True) 
     return driver.session.messages.flow("flow")
 
 
-def answers(driver: SessionDriver, transport: Kept, unsent: int) -> list[tuple[int, list[tuple[int, int]]]]:
+def answers(driver: SessionDriver, transport: Outlet, unsent: int) -> list[tuple[int, list[tuple[int, int]]]]:
     """What this side says when it is asked what it lacks: known, missing."""
     transport.sent.clear()
     driver.receive(
@@ -40,14 +41,14 @@ def answers(driver: SessionDriver, transport: Kept, unsent: int) -> list[tuple[i
     return [parse_nak(octets)[1:] for _, octets in transport.sent if octets[3] == Kind.NAK]
 
 
-def refusals(transport: Kept) -> list[int]:
+def refusals(transport: Outlet) -> list[int]:
     bodies = [parse_ack(octets)[2] for _, octets in transport.sent if octets[3] == Kind.ACK]
     return [sequence for records in bodies for sequence, _, t2_ns in records if t2_ns == REJECTED]
 
 
 @pytest.mark.parametrize("claimed", [False, True])
 def test_a_refusal_that_was_lost_is_said_again_until_the_sender_has_it(
-    driver: SessionDriver, transport: Kept, reported: list[Event], claimed: bool
+    driver: SessionDriver, transport: Outlet, reported: list[Event], claimed: bool
 ) -> None:
     """Or the sender would take the message for one that is here, and neither side would name it."""
     receive_flow = refusing(driver)
@@ -66,7 +67,7 @@ def test_a_refusal_that_was_lost_is_said_again_until_the_sender_has_it(
     assert not any(isinstance(event, Gap) for event in reported)
 
 
-def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(driver: SessionDriver, transport: Kept) -> None:
+def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(driver: SessionDriver, transport: Outlet) -> None:
     refusing(driver)
     data(driver, 0, at_once=True)
     driver.session.messages._unclaimed._limit = 10**9
@@ -76,7 +77,7 @@ def test_an_ask_for_a_gap_does_not_say_that_what_was_refused_is_here(driver: Ses
 
 
 def test_what_is_refused_behind_a_gap_does_not_hide_the_gap(
-    driver: SessionDriver, transport: Kept, reported: list[Event]
+    driver: SessionDriver, transport: Outlet, reported: list[Event]
 ) -> None:
     receive_flow = refusing(driver)
     data(driver, 2, at_once=True)
@@ -89,33 +90,33 @@ def test_what_is_refused_behind_a_gap_does_not_hide_the_gap(
     assert not any(isinstance(event, Gap) for event in reported)
 
 
-def test_what_is_held_already_is_not_refused_when_it_comes_again(driver: SessionDriver, transport: Kept) -> None:
+def test_what_is_held_already_is_not_refused_when_it_comes_again(driver: SessionDriver, transport: Outlet) -> None:
     hello = Hello("theirs", {}, {"flow": 0}, True)
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     data(driver, 0, at_once=True)
     receive_flow = refusing(driver)
     transport.sent.clear()
     data(driver, 0, at_once=True)
-    assert [sequences for _, sequences in transport.acks()] == [[0]]
+    assert [sequences for _, sequences in acks_sent(transport)] == [[0]]
     assert refusals(transport) == []
     assert receive_flow.stats()["unclaimed"] == 0
 
 
 def test_on_a_flow_that_nobody_has_asked_for_a_loss_does_not_stay_in_the_senders_window(
-    driver: SessionDriver, transport: Kept
+    driver: SessionDriver, transport: Outlet
 ) -> None:
     """It would fill before anything is refused, and hold up the sender's other peers for ever."""
     hello = Hello("theirs", {}, {"flow": 0}, True, frozenset({"flow"}))
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     data(driver, 0, at_once=True)
     answers(driver, transport, 1)
-    assert transport.acks()[-1][0] == 0  # what is held counts
+    assert acks_sent(transport)[-1][0] == 0  # what is held counts
     data(driver, 2, at_once=True)
     answers(driver, transport, 4)
-    assert transport.acks()[-1][0] == 4
+    assert acks_sent(transport)[-1][0] == 4
 
 
-def test_what_is_missing_is_asked_for_however_much_was_refused(driver: SessionDriver, transport: Kept) -> None:
+def test_what_is_missing_is_asked_for_however_much_was_refused(driver: SessionDriver, transport: Outlet) -> None:
     """Of what was refused and cannot be named any more nothing is said: it is not below what is known."""
     refusing(driver)
     for sequence in range(0, 2 * MAX_RANGES, 2):
@@ -179,17 +180,17 @@ def test_what_is_refused_is_named_once_a_second_and_when_the_link_ends(
 
 @pytest.mark.parametrize("repairs", [False, True])
 def test_where_nothing_is_sent_again_a_sender_is_told_of_a_refusal_if_it_can_know_what_that_means(
-    driver: SessionDriver, transport: Kept, repairs: bool
+    driver: SessionDriver, transport: Outlet, repairs: bool
 ) -> None:
     """To a plain one it would be an ack, so for that one it is passed over only."""
     refusing(driver, repairs, repairs)
     data(driver, 0, at_once=True)
-    assert transport.acks() == [(1, [0] if repairs else [])]
+    assert acks_sent(transport) == [(1, [0] if repairs else [])]
     assert refusals(transport) == ([0] if repairs else [])
 
 
 def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_gap_stays_one(
-    driver: SessionDriver, transport: Kept, reported: list[Event]
+    driver: SessionDriver, transport: Outlet, reported: list[Event]
 ) -> None:
     hello = Hello("theirs", {}, {"flow": 0}, True, frozenset(["flow"]))
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
@@ -200,7 +201,7 @@ def test_where_nothing_is_sent_again_what_has_come_is_not_refused_and_what_is_a_
     for sequence in (0, 1):
         data(driver, sequence, at_once=True)
     assert refusals(transport) == [1]
-    assert [records for _, records in transport.acks()] == [[0], [1]]
+    assert [records for _, records in acks_sent(transport)] == [[0], [1]]
     driver.report_undelivered()
     assert not any(isinstance(event, Unclaimed) for event in reported)
     stats = receive_flow.stats()
@@ -232,7 +233,7 @@ def test_what_is_remembered_of_refusals_is_bounded_where_nothing_is_sent_again(d
     assert receive_flow.stats()["unclaimed"] == 3 * MAX_GAPS // 2
 
 
-def test_what_alternates_with_what_is_taken_takes_little_memory(driver: SessionDriver, transport: Kept) -> None:
+def test_what_alternates_with_what_is_taken_takes_little_memory(driver: SessionDriver, transport: Outlet) -> None:
     """Each rejected message is a range of its own: of so many, no nak names more than the limit."""
     refusing(driver).subscribe(None, 10)
     for sequence in range(2 * MAX_GAPS + 20):

@@ -3,7 +3,8 @@
 Pure: ledgers in, a `Verdict` out.  Rules for every message sent:
 
 1. A session of the receiving node delivers it at most once, with the payload that was sent, after all earlier ones.
-2. A session names each message that it skips, or never gets, in exactly one `Gap`, and no delivered one.
+2. A session names each message that it skips, rejects or never gets in exactly one `Gap` or `Unclaimed`, and no
+   delivered one.
 3. What did not arrive at a node, the sender names in exactly one `Lost` of that node, or of all ("detect": or `flush`
    does, `Lost` being for what peers owed).
 4. With "repair" both sides name the same messages.  With "detect" the sender may name more: it cannot know whether a
@@ -68,7 +69,7 @@ def _strangers(verdict: Verdict, receiver: Session, known: set[int]) -> None:
                     )
                 )
     for report in receiver.events:
-        if report.name == "Gap" and report.fields["epoch"] not in known:
+        if report.name in {"Gap", "Unclaimed"} and report.fields["epoch"] not in known:
             first, end = report.fields["first"], report.fields["end"]
             verdict.findings.append(
                 Finding(Fault.PHANTOM_GAP, report.fields["flow"], "?", receiver.node, first, end, "no such session")

@@ -2,6 +2,7 @@
 
 python -m tests.faults.lab --seeds 1-200 --transport zeromq,zenoh    schedules of faults, a row for each
 python -m tests.faults.lab --seeds 301- --minutes 90                 from 301 on, until the time is over
+python -m tests.faults.lab --tight --seeds 1-60                      small windows, slow handlers, late subscriptions
 python -m tests.faults.lab --measure heal --count 50 --length 8      figures: heal, heal_one_way, beyond, restart, ...
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from .faults import MARK
 from .measures import MEASURES
 from .measuring import Job
-from .schedule import Schedule, draw, netem
+from .schedule import Schedule, draw, netem, tighten
 from .tally import Tally
 from .trial import Broken, Outcome, run_seed
 from .verdict import Verdict
@@ -51,6 +52,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in each run (12)")
     parser.add_argument("--connectors", type=int, default=1, help="nodes that connect to the one that listens (1)")
     parser.add_argument("--load", type=float, default=1.0, help="times the rates of the flows, up to 8 MB/s a run (1)")
+    parser.add_argument("--tight", action="store_true", help="windows of 1 MiB, slow handlers, late subscriptions")
     parser.add_argument("--netem", action="store_true", help="seeds are cells of the netem matrix (tests.faults.guest)")
     parser.add_argument("--reliability", choices=["repair", "detect"], default="repair")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (1)")
@@ -92,6 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
             seed, transport = job
             many = () if given.netem else (given.connectors,)
             schedule = (netem if given.netem else draw)(seed, given.seconds, given.load, *many)
+            if given.tight:
+                schedule = tighten(schedule)
             folder = _folder(out, f"{transport}-{seed}")
             try:
                 outcome = run_seed(folder, transport, schedule, given.reliability)
@@ -157,7 +161,7 @@ def _row(schedule: Schedule, transport: str, outcome: Outcome, given: argparse.N
         lines.append(
             f"      replay: .venv/bin/python -m tests.faults.{where} --seeds {seed} --transport {transport} "
             f"--seconds {given.seconds:g} --load {given.load:g} --reliability {given.reliability}"
-            f"{' --netem' if given.netem else f' --connectors {given.connectors}'}"
+            f"{' --netem' if given.netem else f' --connectors {given.connectors}'}{' --tight' if given.tight else ''}"
         )
     print("\n".join(lines), flush=True)
 

@@ -164,6 +164,7 @@ class Session:
     Attributes:
         opened_ns: when it began to open its link.
         retention: octets that its link keeps of each flow; 0 when the ledger does not say.
+        wall_offset_ns: what its time of day was ahead of the monotonic time when it opened its link.
         acked: flow, peer epoch -> ranges.
         unsettled: flow -> ranges that flush named.
         ended: whether the process closed its link and said so; otherwise it was killed.
@@ -175,6 +176,7 @@ class Session:
     opened_ns: int
     reliability: str = "repair"
     retention: int = 0
+    wall_offset_ns: int = 0
     sends: dict[str, Sends] = field(default_factory=dict)
     deliveries: dict[tuple[str, int], Deliveries] = field(default_factory=dict)
     receives: set[str] = field(default_factory=set)
@@ -188,6 +190,12 @@ class Session:
     iterates: bool = False  # its application asks for messages; what is queued for it meanwhile was delivered earlier
     counters: dict[str, Any] = field(default_factory=dict)
 
+    def found_ns(self, report: Report) -> int:
+        """The monotonic time at which the link had an event; handlers that take long have it told of later."""
+        if "time_ns" not in report.fields:
+            return report.at_ns
+        return min(report.at_ns, int(report.fields["time_ns"]) - self.wall_offset_ns)
+
 
 def read(path: Path) -> Session | None:
     """Read a ledger; a torn last row is passed over.  None when the process died before its link was open."""
@@ -200,7 +208,9 @@ def read(path: Path) -> Session | None:
     opened = texts[0][1]
     session = Session(
         opened["node"], opened["role"], int(plain[0]["epoch"]), opened.get("opening_ns", int(plain[0]["at_ns"])),
-        opened.get("reliability", "repair"), int(opened.get("retention", 0)), last_ns=int(plain[-1]["at_ns"]),
+        opened.get("reliability", "repair"), int(opened.get("retention", 0)),
+        int(opened["wall_ns"]) - int(plain[0]["at_ns"]) if "wall_ns" in opened else 0,
+        last_ns=int(plain[-1]["at_ns"]),
         iterates=bool(opened.get("iterates")),
     )  # fmt: skip
     names: dict[int, str] = {}

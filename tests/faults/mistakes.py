@@ -197,6 +197,14 @@ def gives_up_with_room_to_spare(story: Story) -> None:
     story.sender.retention = 100_000
 
 
+def rejects_the_gap_too(story: Story) -> None:
+    story.receiver.report(story.now_ns, "Unclaimed", epoch=story.sender.epoch, first=20, end=25)
+
+
+def rejects_what_it_delivers(story: Story) -> None:
+    story.receiver.report(story.now_ns, "Unclaimed", epoch=story.sender.epoch, first=30, end=32)
+
+
 def acknowledges_and_drops(story: Story) -> None:
     story.sender.acked[story.receiver.epoch].append((22, 23))
     hides_the_gap(story)
@@ -243,6 +251,8 @@ SPOILED: list[tuple[Callable[[Story], None], Fault]] = [
     (sender_calls_lost_what_was_acknowledged, Fault.FALSE_LOST),
     (flush_names_what_was_delivered, Fault.FALSE_LOST),
     (gives_up_with_room_to_spare, Fault.TOO_SOON),
+    (rejects_the_gap_too, Fault.GAP_TWICE),
+    (rejects_what_it_delivers, Fault.FALSE_GAP),
     (acknowledges_and_drops, Fault.ACKED_UNDELIVERED),
 ]
 

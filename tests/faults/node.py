@@ -43,6 +43,7 @@ RETENTION_OCTETS = 64 * 1024 * 1024
 SLIP_S = 0.2  # a sender that is this late (stopped, or held in send) does not catch up
 ACKS_WRITTEN_S = 0.02
 IDLE_LOOKS = 15
+LATE_S = 1.0
 SLOWEST = 8  # sends of each flow that are told of: the lab leaves those out during which it had stopped the process
 STAMP = Struct("!QQQ")  # makes every payload another one: epoch, flow, count
 
@@ -143,6 +144,8 @@ class Node:
         if given.answers:
             self.ledger.flow("answers", "sends")
             self.answers = self.sender("answers")
+        if given.late:
+            time.sleep(LATE_S)
         for flow in given.receive:
             self.ledger.flow(flow, "receives")
             if given.iterate:
@@ -333,6 +336,7 @@ def main() -> int:
     parser.add_argument("--receive", action="append", default=[], metavar="FLOW")
     parser.add_argument("--answers", action="store_true", help="has a flow `answers` that handlers send on")
     parser.add_argument("--iterate", action="store_true", help="receive in threads of its own, not in handlers")
+    parser.add_argument("--late", action="store_true", help=f"subscribe after {LATE_S:g} s")
     parser.add_argument("--reliability", choices=["repair", "detect"], default="repair")
     parser.add_argument("--options", default="{}", help="of twinlink.open, as JSON")
     parser.add_argument("--seed", type=int, default=0)

@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from twinlink.protocol.send.loss import NOT_TAKEN
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 
 from .ledger import Deliveries, Numbers, Report, Sends, Session
 from .verdict import Fault, Finding, Verdict
 
-REPORTED_WITHIN_NS = {"repair": 500_000_000, "detect": 2_000_000_000}  # a gap is news: after this it was found too late
+# A gap is news: after this it was found too late.  Rejected messages are reported once a second.
+REPORTED_WITHIN_NS = {"repair": 500_000_000, "detect": 2_000_000_000}
+REJECTED_WITHIN_NS = 2_000_000_000
 
 Ranges = Iterable[tuple[int, int]]
 
@@ -46,6 +49,7 @@ class Pair:
         self.unsettled = self._mask(sender.unsettled.get(flow, []))
         self.sent_before_down = self._sent_before_down()
         self.lost_by_name = np.zeros(self.sendable, bool)  # to this node, says the sender
+        self.rejected = np.zeros(self.sendable, bool)  # by this node, says the sender
         self.lost = self._lost()
         self.for_others = self._for_others(others)
 
@@ -105,6 +109,8 @@ class Pair:
         judged = np.zeros(self.sendable, bool)
         if len(found):
             judged[min(int(found[0]), owed_from) : int(found[-1]) + 1] = True
+            if not receiver.ended:  # nor which of its rejections it was about to report
+                judged &= mine | gaps | ~self.rejected
             self.mark(Fault.UNDETECTED, judged & ~mine & ~gaps, receiver)
         if receiver.ended and self.sender.ended:
             tail = ~judged
@@ -177,7 +183,7 @@ class Pair:
         return [(report.fields["sequence"], report.at_ns) for report in self._reports(receiver, "Reordered")]
 
     def _gaps(self, receiver: Session, mine: Numbers, deliveries: Deliveries, acked: Numbers) -> Numbers:
-        """Check the gaps that a session reported; returns what they hold, without what came late after all."""
+        """Check the gaps and rejections that a session reported; returns what they hold, without what came late."""
         gaps = np.zeros(self.sendable, bool)
         late = {number for number, _ in self._reordered(receiver)}
         for number in late:
@@ -185,7 +191,8 @@ class Pair:
                 self._find(Fault.FALSE_REORDERED, number, number + 1, receiver)
         forgiven = self._mask((number, number + 1) for number in late) if not self.exact else np.zeros_like(gaps)
         ordered = np.maximum.accumulate(deliveries.sequence) if len(deliveries.sequence) else deliveries.sequence
-        for report in self._reports(receiver, "Gap"):
+        patience_ns = REPORTED_WITHIN_NS["repair" if self.exact else "detect"]
+        for report in self._reports(receiver, "Gap", "Unclaimed"):
             first, end = report.fields["first"], report.fields["end"]
             if end > self.sendable or first < 0 or first >= end:
                 self._find(Fault.PHANTOM_GAP, first, end, receiver, f"{self.count} were sent")
@@ -194,9 +201,9 @@ class Pair:
             self.mark(Fault.FALSE_GAP, here & (mine | acked) & ~forgiven, receiver)
             gaps |= here
             after = int(np.searchsorted(ordered, end))  # the delivery that showed it
-            patience_ns = REPORTED_WITHIN_NS["repair" if self.exact else "detect"]
-            if after < len(ordered) and report.at_ns > int(deliveries.at_ns[after]) + patience_ns:
-                delay_s = (report.at_ns - int(deliveries.at_ns[after])) / 1e9
+            within_ns = patience_ns if report.name == "Gap" else REJECTED_WITHIN_NS
+            if after < len(ordered) and receiver.found_ns(report) > int(deliveries.at_ns[after]) + within_ns:
+                delay_s = (receiver.found_ns(report) - int(deliveries.at_ns[after])) / 1e9
                 self._find(Fault.LATE_GAP, first, end, receiver, f"{delay_s:.1f} s after the delivery that showed it")
         return gaps & ~(mine & forgiven)
 
@@ -228,6 +235,8 @@ class Pair:
             self.mark(Fault.LOST_TWICE, here & by_event, None)
             if peers:
                 self.lost_by_name |= here
+            if report.fields["reason"] == NOT_TAKEN:
+                self.rejected |= here
             by_event |= here
         return by_event if self.exact else by_event | self.unsettled
 
@@ -288,12 +297,12 @@ class Pair:
         later = [session.opened_ns for session in self.receivers if session.opened_ns > receiver.opened_ns]
         return int(np.searchsorted(self.sends.begun_ns, min(later))) if later else self.sendable
 
-    def _reports(self, session: Session, name: str) -> list[Report]:
+    def _reports(self, session: Session, *names: str) -> list[Report]:
         own = self.sender.epoch
         return [
             report
             for report in session.events
-            if report.name == name
+            if report.name in names
             and report.fields["flow"] == self.flow
             and (session is self.sender or report.fields["epoch"] == own)
         ]

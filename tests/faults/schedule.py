@@ -1,7 +1,7 @@
 """What happens in a run, drawn from a seed: the flows, the way the nodes receive, and the faults in their order."""
 
 import random
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from . import faults
@@ -48,6 +48,8 @@ class Schedule:
         connectors: nodes that connect; with several, each flow of "rw" has as many senders.
         proxied: whether the connectors reach the listener through the proxy.
         iterating: nodes that receive by iterating, in threads of their own; the others in handlers.
+        subscribing_late: nodes that subscribe when their link has been open for a while: what comes before that is
+            held, or rejected.
         quiet_s: after the last step, before what is in the background ends.
         calm_s: after the last fault, before the end is called for.
     """
@@ -59,6 +61,7 @@ class Schedule:
     connectors: tuple[str, ...] = ("rw",)
     proxied: bool = False
     iterating: frozenset[str] = frozenset()
+    subscribing_late: frozenset[str] = frozenset()
     quiet_s: float = 0.0
     calm_s: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +79,11 @@ class Schedule:
     def __str__(self) -> str:
         ambient = [f"all the time {Step(0, fault)}" for fault in self.background]
         several = [f"{len(self.connectors)} connectors"] if len(self.connectors) > 1 else []
-        return " · ".join([*several, *(["proxy"] if self.proxied else []), *ambient, *map(str, self.steps)])
+        options = [f"{name} {value // MIB} MiB" for name, value in self.options.items()]
+        late = [f"{', '.join(sorted(self.subscribing_late))} late"] if self.subscribing_late else []
+        return " · ".join(
+            [*several, *options, *late, *(["proxy"] if self.proxied else []), *ambient, *map(str, self.steps)]
+        )
 
 
 def draw(seed: int, seconds: float = 12.0, load: float = 1.0, connectors: int = 1) -> Schedule:
@@ -107,6 +114,27 @@ def draw(seed: int, seconds: float = 12.0, load: float = 1.0, connectors: int = 
     flows = _flows(rng, load / connectors)
     options = {"retention": 4 * MIB, "window": 16 * MIB} if connectors > 1 and rng.random() < 0.5 else {}
     return Schedule(seed, flows, tuple(steps), tuple(background), names, proxied, iterating, options=options)
+
+
+def tighten(schedule: Schedule) -> Schedule:
+    """The same with windows of 1 MiB, slow handlers and late subscriptions, drawn by its seed.
+
+    A handler that is slow all the time is so until its node is killed, or a step in which it was slow ends.
+    """
+    rng = random.Random(f"{schedule.seed} tight")
+    sides = ("dt", *schedule.connectors)
+
+    def slow() -> Fault:
+        return faults.HandlerSlow(rng.choice(sides), rng.choice((0.005, 0.02, 0.05, 0.5)))
+
+    steps = list(schedule.steps)
+    for _ in range(rng.randint(0, 2)):
+        step = Step(round(rng.uniform(0.2, 1.5), 2), slow(), round(rng.uniform(2.0, 5.0), 2))
+        steps.insert(rng.randint(0, len(steps)), step)
+    background = (*schedule.background, *([slow()] if rng.random() < 0.6 else []))
+    options = {**schedule.options, "window": MIB, "retention": rng.choice((2, 8, 64)) * MIB}
+    late = frozenset(side for side in sides if rng.random() < 0.25)
+    return replace(schedule, steps=tuple(steps), background=background, options=options, subscribing_late=late)
 
 
 DELAYS = ("delay 1ms", "delay 10ms", "delay 40ms 10ms", "delay 100ms 100ms")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import twinlink
+from twinlink.protocol.send.loss import NOT_TAKEN
 from twinlink.testing import base
 
 from .checker import check
@@ -205,6 +206,41 @@ def test_a_receiver_that_knows_of_the_sender_owes_a_gap_for_everything(reliabili
     sent = [story.send() for _ in range(4)]
     story.sender.report(story.now_ns, "Lost", first=sent[0], end=sent[-1] + 1, reason="")
     assert {one.fault for one in check(story.sessions()).findings} == {Fault.TAIL}
+
+
+def rejected(story: Story, reports: bool) -> None:
+    """The first messages to a new session come before it subscribes, and there is no room for them."""
+    sent = [story.send() for _ in range(3)]
+    story.now_ns += 1000 * MS
+    fields = {"first": sent[0], "end": sent[-1] + 1}
+    story.sender.report(story.now_ns, "Lost", **fields, reason=NOT_TAKEN, peers=["dt"])
+    if reports:
+        story.receiver.report(story.now_ns, "Unclaimed", epoch=story.sender.epoch, **fields)
+    story.pass_on(5)
+
+
+def test_what_was_rejected_is_reported_unless_its_receiver_died_before() -> None:
+    for reports, dies in ((True, False), (True, True), (False, True)):
+        story = plain()
+        story.kill_receiver(0, 0)
+        rejected(story, reports)
+        if dies:
+            story.kill_receiver(0, 0)
+            story.pass_on(5)
+        assert check(story.sessions()).findings == []
+    story = plain()
+    story.kill_receiver(0, 0)
+    rejected(story, reports=False)
+    assert {one.fault for one in check(story.sessions()).findings} == {Fault.UNDETECTED}
+
+
+def test_a_gap_that_was_found_in_time_may_be_told_of_later() -> None:
+    story = plain()
+    story.receiver.events[-1].at_ns += 5000 * MS
+    assert [one.fault for one in check(story.sessions()).findings] == [Fault.LATE_GAP]
+    found_ns = story.receiver.events[-1].at_ns - 4900 * MS
+    story.receiver.events[-1] = replaced(story.receiver.events[-1], time_ns=found_ns)
+    assert check(story.sessions()).findings == []
 
 
 # Several receiving nodes

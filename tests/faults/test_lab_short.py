@@ -20,7 +20,7 @@ from .lab import seeds
 from .ledger import ROW, Row
 from .marks import needs_namespaces
 from .measuring import round_trips
-from .schedule import Flow, Schedule, Step, draw
+from .schedule import Flow, Schedule, Step, draw, tighten
 from .trial import Outcome, Trial, run_seed
 
 STILL_S = 0.5  # a stall that makes the comparison of waiting times meaningless
@@ -33,6 +33,15 @@ T = TypeVar("T")
 def test_a_seed_is_a_schedule() -> None:
     assert [str(draw(seed)) for seed in range(50)] == [str(draw(seed)) for seed in range(50)]
     assert len({str(draw(seed)) for seed in range(50)}) == 50
+
+
+def test_tightened_a_schedule_has_its_faults_and_a_small_window() -> None:
+    for seed in range(50):
+        schedule, tight = draw(seed), tighten(draw(seed))
+        assert str(tight) == str(tighten(draw(seed)))
+        assert [step for step in tight.steps if not isinstance(step.fault, faults.HandlerSlow)] == list(schedule.steps)
+        assert tight.options["window"] == 2**20
+    assert len({str(tighten(draw(seed)).background) for seed in range(50)}) > 10
 
 
 def test_seeds_may_have_no_end() -> None:

@@ -122,6 +122,7 @@ class Trial:
         connectors: tuple[str, ...] = ("rw",),
         proxied: bool = False,
         iterating: frozenset[str] = frozenset(),
+        subscribing_late: frozenset[str] = frozenset(),
         reliability: str = "repair",
         options: dict[str, Any] | None = None,
         buffered: bool = False,
@@ -134,6 +135,7 @@ class Trial:
         self.seed = seed
         self.proxied = proxied
         self.iterating = iterating
+        self.subscribing_late = subscribing_late
         self.reliability = reliability
         self.options = options or {}
         self.buffered = buffered
@@ -185,7 +187,8 @@ class Trial:
             "--ledger", str(ledger), "--transport", self.transport, "--node", side, "--seed", str(self.seed),
             "--listen" if side == "dt" else "--connect", f"tcp/{host}:{PORT}",
             "--reliability", self.reliability, "--options", json.dumps(self.options), "--answers",
-            *(["--iterate"] if side in self.iterating else []), *(["--buffered"] if self.buffered else []),
+            *(["--iterate"] if side in self.iterating else []),
+            *(["--late"] if side in self.subscribing_late else []), *(["--buffered"] if self.buffered else []),
             "--receive", "answers",
         ]  # fmt: skip
         for flow in self.flows:
@@ -299,7 +302,8 @@ def run_seed(folder: Path, transport: str, schedule: Schedule, reliability: str)
     """One schedule on one transport, from an empty folder to the verdict."""
     with Trial(
         folder, transport, schedule.flows, seed=schedule.seed, connectors=schedule.connectors,
-        proxied=schedule.proxied, iterating=schedule.iterating, reliability=reliability, options=schedule.options,
+        proxied=schedule.proxied, iterating=schedule.iterating, subscribing_late=schedule.subscribing_late,
+        reliability=reliability, options=schedule.options,
     ) as trial:  # fmt: skip
         try:
             trial.run(schedule)

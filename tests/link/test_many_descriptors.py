@@ -81,9 +81,10 @@ def _start(*arguments: str, held: list[int]) -> "subprocess.Popen[str]":
 
 def test_commands_that_inherit_many_files(held: list[int]) -> None:
     endpoint, to = free_endpoint(), free_endpoint()
+    listening = {"pong": free_endpoint(), "mgen": free_endpoint()}
     running = {
-        "pong": _start("pong", "--listen", free_endpoint(), held=held),
-        "mgen": _start("mgen", "out", "--tcp", to.rpartition(":")[2], "--listen", free_endpoint(), held=held),
+        "pong": _start("pong", "--listen", listening["pong"], held=held),
+        "mgen": _start("mgen", "out", "--tcp", to.rpartition(":")[2], "--listen", listening["mgen"], held=held),
     }
     try:
         with twinlink.open("zeromq", listen=endpoint) as link:
@@ -98,6 +99,8 @@ def test_commands_that_inherit_many_files(held: list[int]) -> None:
             assert bytes(message.payload) == b"a line"
             assert pub.wait(patience()) == 0
         for name in ("pong", "mgen"):
+            with twinlink.open("zeromq", connect=listening[name]) as peer:
+                peer.wait_ready(patience())  # it is running
             running[name].terminate()
             said = running[name].communicate(timeout=patience())[0]
             assert running[name].returncode in {0, 1}, said

@@ -17,7 +17,7 @@ import twinlink
 from tests.wire.make_vectors import VECTORS
 from twinlink.protocol.frames import HELLO_TOPIC, Kind, check, frame
 from twinlink.testing import patience, wait_until
-from twinlink.testing.base import drain, malformed
+from twinlink.testing.base import drain, in_thread, malformed
 from twinlink.transports import Endpoint
 from twinlink.transports.websocket import WebsocketTransport
 from twinlink.transports.websocket_connection import MALFORMED, decode, encode
@@ -286,3 +286,22 @@ def test_a_connection_that_sends_much_does_not_delay_the_others(endpoint: str) -
     finally:
         for transport in (busy, other, listener):
             transport.close()
+
+
+def test_messages_that_nobody_takes_do_not_hide_the_end_of_a_connection(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that closes with some would poll until its time is over, and keep a processor busy."""
+    monkeypatch.setattr("twinlink.transports.websocket.FAREWELL_S", 10 * patience())
+    at = Endpoint.parse(endpoint)
+    listener, other = (WebsocketTransport(at, listening, MIB, WebsocketOptions()) for listening in (True, False))
+    for one in (listener, other):
+        one.open()
+    wait_until(lambda: listener.receive(0.01) or (listener._open and other._open))
+    other._open[0].transmit(encode(b"traffic/flow", b"", mask=True) * 3)
+    assert listener.receive(patience()) is not None
+    assert listener._unread
+    closing = in_thread(listener.close)
+    wait_until(lambda: other.receive(0.01) or not other._open)
+    closing.result(patience())
+    other.close()

@@ -1,10 +1,11 @@
-"""Frames as traces describe them: JSON with the words of docs/protocol.md; 64-bit integers as decimal strings."""
+"""Frames as vectors and traces describe them, in the words of docs/protocol.md; 64-bit integers are decimal strings."""
 
 import json
 from typing import Any
 
 from twinlink.protocol.frames import (
     HEADER_OCTETS,
+    REJECTED,
     RETRANSMIT_WORD,
     AbandonReason,
     Hello,
@@ -39,7 +40,7 @@ def zeros_or_hex(description: Description) -> bytes:
 
 
 def composed(description: Description) -> bytes:
-    """The frame that a description is of; what it leaves out is 0."""
+    """The frame that a description is of; what it leaves out is 0, a hello in the compact form that twinlink writes."""
     if "raw_hex" in description:
         return bytes.fromhex(description["raw_hex"])
     kind = Kind[description["kind"].upper()]
@@ -60,38 +61,25 @@ def composed(description: Description) -> bytes:
     elif kind is Kind.BUNDLE:
         body = b"".join(composed(one) for one in description["frames"])
     elif kind is Kind.FRAGMENT:
-        whole, sequence = composed(description["whole"]), int(description["sequence"])
-        body = whole[sequence : sequence + number["octets"]]
+        body = zeros_or_hex(description)
+        if "whole" in description:
+            at = int(description["sequence"])
+            body = composed(description["whole"])[at : at + number["octets"]]
     elif kind is Kind.FRAGMENT_PROGRESS:
         body = fragment_progress_body(of_epoch, int(description["of_sent_ns"]), number["octets"])
     elif kind is Kind.REFUSED:
         body = refused_body(of_epoch, number["end"])
     elif kind is Kind.HELLO:
-        body = json.dumps(description["body"]).encode()
+        body = json.dumps(description["body"], separators=(",", ":")).encode()
     else:
         body = b""
     sequence, sent_ns = int(description.get("sequence", 0)), int(description.get("sent_ns", 0))
     return frame(kind, epoch_of(description["epoch"]), sequence, sent_ns, body)
 
 
-def described(topic: str, octets: bytes) -> list[Description]:
-    """What a frame says; a bundle is described by what is in it, as messages may share a frame or not."""
+def described(topic: str, octets: bytes) -> Description:
+    """What a frame says: all that `composed` needs."""
     kind, epoch, sequence, sent_ns = parse(octets)
-    if kind is Kind.BUNDLE:
-        words = {True: Kind.RETRANSMIT, False: Kind.DATA}
-        return [
-            {
-                **_described(
-                    topic, words[word == RETRANSMIT_WORD], epoch, number, at_ns, bytes(HEADER_OCTETS) + payload
-                ),
-                "bundled": True,
-            }
-            for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
-        ]
-    return [_described(topic, kind, epoch, sequence, sent_ns, octets)]
-
-
-def _described(topic: str, kind: Kind, epoch: int, sequence: int, sent_ns: int, octets: bytes) -> Description:
     description: Description = {
         "topic": topic,
         "kind": kind.name.lower(),
@@ -99,29 +87,32 @@ def _described(topic: str, kind: Kind, epoch: int, sequence: int, sent_ns: int, 
         "sequence": str(sequence),
         "sent_ns": str(sent_ns),
     }
-    body = octets[32:]
-    if kind in (Kind.DATA, Kind.RETRANSMIT):
-        description |= {"payload_octets": len(body), "payload_hex": body.hex(), "bundled": False}
+    body = octets[HEADER_OCTETS:]
+    if kind in (Kind.DATA, Kind.RETRANSMIT, Kind.FRAGMENT):
+        description["payload_hex"] = body.hex()
     elif kind is Kind.ACK:
         of_epoch, consumed, records = parse_ack(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "consumed": str(consumed)}
         description["records"] = [
             {"sequence": str(number), "t1_ns": str(t1_ns), "t2_ns": str(t2_ns)} for number, t1_ns, t2_ns in records
         ]
-        description["acknowledges"] = [str(number) for number, _, t2_ns in records if t2_ns]
-        description["rejects"] = [str(number) for number, _, t2_ns in records if not t2_ns]
     elif kind is Kind.ACK_RANGE:
         of_epoch, consumed, row, t2_ns = parse_ack_range(octets)
-        description |= {"of_epoch": f"{of_epoch:016x}", "consumed": str(consumed), "t2_ns": str(t2_ns)}
-        description |= {"first": str(row.start), "end": str(row.stop), "acknowledges": [str(one) for one in row]}
+        description |= {"of_epoch": f"{of_epoch:016x}", "consumed": str(consumed)}
+        description |= {"first": str(row.start), "end": str(row.stop), "t2_ns": str(t2_ns)}
     elif kind is Kind.NAK:
         of_epoch, known, missing = parse_nak(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "known": str(known), "ranges": _texts(missing)}
     elif kind is Kind.ABANDONED:
         reason, ranges = parse_abandoned(octets)
         description |= {"reason": reason.name.lower(), "ranges": _texts(ranges)}
-    elif kind is Kind.FRAGMENT:
-        description["octets"] = len(body)
+    elif kind is Kind.BUNDLE:
+        description["frames"] = [
+            described(
+                topic, frame(Kind.RETRANSMIT if word == RETRANSMIT_WORD else Kind.DATA, epoch, number, at_ns, payload)
+            )
+            for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
+        ]
     elif kind is Kind.FRAGMENT_PROGRESS:
         of_epoch, of_sent_ns, received = parse_fragment_progress(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "of_sent_ns": str(of_sent_ns), "octets": received}
@@ -131,6 +122,34 @@ def _described(topic: str, kind: Kind, epoch: int, sequence: int, sent_ns: int, 
     elif kind is Kind.HELLO:
         description["body"] = json.loads(body)
         Hello.decode(body)
+    return description
+
+
+def observed(topic: str, octets: bytes) -> list[Description]:
+    """What a frame says, with what traces expect by; a bundle as its messages, which may share a frame or not."""
+    description = described(topic, octets)
+    frames = description.get("frames")
+    return [_with_summary(one, frames is not None) for one in ([description] if frames is None else frames)]
+
+
+def _with_summary(description: Description, bundled: bool) -> Description:
+    kind = description["kind"]
+    octets = len(description.get("payload_hex", "")) // 2
+    if kind in {"data", "retransmit"}:
+        return {**description, "payload_octets": octets, "bundled": bundled}
+    if kind == "fragment":
+        return {**description, "octets": octets}
+    if kind == "ack":
+        by_t2 = [(one["sequence"], int(one["t2_ns"])) for one in description["records"]]
+        acknowledges = [sequence for sequence, t2_ns in by_t2 if t2_ns != REJECTED]
+        return {
+            **description,
+            "acknowledges": acknowledges,
+            "rejects": [one for one, t2_ns in by_t2 if t2_ns == REJECTED],
+        }
+    if kind == "ack_range":
+        row = range(int(description["first"]), int(description["end"]))
+        return {**description, "acknowledges": list(map(str, row))}
     return description
 
 

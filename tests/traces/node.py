@@ -4,10 +4,9 @@ import dataclasses
 import re
 from typing import Any
 
-from tests.core.pair import Outlet
-from tests.core.receiving import deliver
+from tests.core.pair import Outlet, deliver
 from tests.core.sending import FlowSender, adopt
-from tests.traces.frames import described
+from tests.traces.frames import observed
 from twinlink.events import Event
 from twinlink.message import Message
 from twinlink.protocol.limits import Limits
@@ -130,7 +129,7 @@ class Node:
                 self._senders[flow.flow].transmit()
 
     def _transmit(self, topic: bytes, frame: bytes) -> None:
-        self.transmitted += [(self.now_ms, one) for one in described(topic.decode(), frame)]
+        self.transmitted += [(self.now_ms, one) for one in observed(topic.decode(), frame)]
 
     def _deliver(self, message: Message) -> None:
         delivered = {"flow": message.flow, "epoch": f"{message.epoch:016x}", "sequence": str(message.sequence)}

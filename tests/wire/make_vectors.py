@@ -6,11 +6,10 @@
 import json
 import struct
 from pathlib import Path
-from typing import Any
 
+from tests.traces.frames import described
 from twinlink.protocol.frames import (
     REJECTED,
-    RETRANSMIT_WORD,
     AbandonReason,
     Hello,
     Kind,
@@ -21,105 +20,12 @@ from twinlink.protocol.frames import (
     fragment_progress_body,
     frame,
     nak_body,
-    parse,
-    parse_abandoned,
-    parse_ack,
-    parse_ack_range,
-    parse_bundle,
-    parse_fragment_progress,
-    parse_nak,
-    parse_refused,
     refused_body,
 )
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
 EPOCH, PEER = 0x0123456789ABCDEF, 0xFEDCBA9876543210
 SENT_NS = 1_790_000_000_123_456_789
-KINDS = {kind.name.lower(): kind for kind in Kind}
-
-
-def described(topic: str, octets: bytes) -> dict[str, Any]:
-    """What a good frame says, in JSON's terms."""
-    kind, epoch, sequence, sent_ns = parse(octets)
-    description: dict[str, Any] = {
-        "topic": topic,
-        "kind": kind.name.lower(),
-        "epoch": f"{epoch:016x}",
-        "sequence": str(sequence),
-        "sent_ns": str(sent_ns),
-    }
-    body = octets[32:]
-    if kind in {Kind.DATA, Kind.RETRANSMIT}:
-        description["payload_hex"] = body.hex()
-    elif kind is Kind.FRAGMENT:
-        description["octets_hex"] = body.hex()
-    elif kind is Kind.FRAGMENT_PROGRESS:
-        of_epoch, of_ns, octets_there = parse_fragment_progress(octets)
-        description |= {"of_epoch": f"{of_epoch:016x}", "of_sent_ns": str(of_ns), "octets_there": str(octets_there)}
-    elif kind is Kind.REFUSED:
-        of_epoch, end = parse_refused(octets)
-        description |= {"of_epoch": f"{of_epoch:016x}", "end": str(end)}
-    elif kind is Kind.BUNDLE:
-        description["frames_hex"] = [
-            frame(Kind.RETRANSMIT if word == RETRANSMIT_WORD else Kind.DATA, epoch, number, at_ns, payload).hex()
-            for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
-        ]
-    elif kind is Kind.ACK:
-        acked_epoch, consumed, records = parse_ack(octets)
-        description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
-        description["records"] = [
-            dict(zip(("sequence", "t1_ns", "t2_ns"), map(str, record), strict=True)) for record in records
-        ]
-    elif kind is Kind.ACK_RANGE:
-        acked_epoch, consumed, row, t2_ns = parse_ack_range(octets)
-        description["acked_epoch"], description["consumed"] = f"{acked_epoch:016x}", str(consumed)
-        description |= {"first": str(row.start), "end": str(row.stop), "t2_ns": str(t2_ns)}
-    elif kind is Kind.NAK:
-        nak_epoch, known, missing = parse_nak(octets)
-        description["nak_epoch"], description["known"] = f"{nak_epoch:016x}", str(known)
-        description["missing"] = [[str(first), str(end)] for first, end in missing]
-    elif kind is Kind.ABANDONED:
-        reason, ranges = parse_abandoned(octets)
-        description["reason"] = reason.name.lower()
-        description["ranges"] = [[str(first), str(end)] for first, end in ranges]
-    elif kind is Kind.HELLO:
-        description["body"] = json.loads(body)
-        Hello.decode(body)
-    return description
-
-
-def composed(description: dict[str, Any]) -> bytes:
-    """The frame that a description is of; a hello in the compact form that twinlink writes."""
-    kind = KINDS[description["kind"]]
-    if kind in {Kind.DATA, Kind.RETRANSMIT}:
-        body = bytes.fromhex(description["payload_hex"])
-    elif kind is Kind.FRAGMENT:
-        body = bytes.fromhex(description["octets_hex"])
-    elif kind is Kind.FRAGMENT_PROGRESS:
-        of_epoch, of_ns = int(description["of_epoch"], 16), int(description["of_sent_ns"])
-        body = fragment_progress_body(of_epoch, of_ns, int(description["octets_there"]))
-    elif kind is Kind.REFUSED:
-        body = refused_body(int(description["of_epoch"], 16), int(description["end"]))
-    elif kind is Kind.BUNDLE:
-        body = bytes.fromhex("".join(description["frames_hex"]))
-    elif kind is Kind.ACK:
-        records = [(int(r["sequence"]), int(r["t1_ns"]), int(r["t2_ns"])) for r in description["records"]]
-        body = ack_body(int(description["acked_epoch"], 16), int(description["consumed"]), records)
-    elif kind is Kind.ACK_RANGE:
-        numbers = [int(description[name]) for name in ("consumed", "first", "end", "t2_ns")]
-        body = ack_range_body(int(description["acked_epoch"], 16), *numbers)
-    elif kind is Kind.NAK:
-        missing = [(int(first), int(end)) for first, end in description["missing"]]
-        body = nak_body(int(description["nak_epoch"], 16), int(description["known"]), missing)
-    elif kind is Kind.ABANDONED:
-        ranges = [(int(first), int(end)) for first, end in description["ranges"]]
-        body = abandoned_body(AbandonReason[description["reason"].upper()], ranges)
-    elif kind is Kind.HELLO:
-        body = json.dumps(description["body"], separators=(",", ":")).encode()
-    else:
-        body = b""
-    epoch, sequence = int(description["epoch"], 16), int(description["sequence"])
-    return frame(kind, epoch, sequence, int(description["sent_ns"]), body)
 
 
 def good() -> dict[str, tuple[str, bytes]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.core.receiving import driver_on
-from tests.wire.make_vectors import VECTORS, composed, described, files
+from tests.traces.frames import composed, described
+from tests.wire.make_vectors import VECTORS, files
 from twinlink.events import Event
 from twinlink.protocol.frames import Hello, Kind, check
 from twinlink.transports import Endpoint, transport_class

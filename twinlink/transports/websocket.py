@@ -343,10 +343,10 @@ class WebsocketTransport(Transport):
     def _serve(self, timeout_s: float) -> None:
         """Read what has arrived within this time, and write what waits for sockets that take it.
 
-        Where messages of some connections wait, nothing more is read from those connections.
+        Where messages of some connections wait, nothing more is read from those, but their ends by `close`.
         """
         self._taken = 0
-        ready, some_unread, has_room = self._epoll.poll(timeout_s, READY), bool(self._unread), True
+        ready, some_unread, has_room = self._epoll.poll(timeout_s, READY), bool(self._unread) and not self._closed, True
         now = time.monotonic()
         for fd, events in ready:
             if (connection := self._connections.get(fd)) is not None:
