@@ -92,10 +92,11 @@ def on_request(flow: SendRecord, epoch: int, missing: Sequence[tuple[int, int]],
 
 def lose_skipped(flow: SendRecord) -> None:
     """Lose, from the oldest on, what every peer that owes an ack has skipped, and none of them will request."""
-    entries, consumed, repairing = flow.unacked.entries, flow.receivers.consumed, flow.receivers.repairing
+    entries, receivers = flow.unacked.entries, flow.receivers
+    done = receivers.up - receivers.repairing
     while (sequence := flow.unacked.oldest()) is not None:
         unacked_by = entries[sequence][1]
-        if any(epoch in repairing or consumed.get(epoch, 0) <= sequence for epoch in unacked_by):
+        if any(epoch not in done or receivers.of[epoch].consumed <= sequence for epoch in unacked_by):
             return
         lose_unacked(flow, sequence, unacked_by, "the peer went past it without acknowledging it")
 

@@ -72,8 +72,7 @@ class SendFlow(SendRecord):
         ``read``: as `PeerManager.read_positions` says.
         """
         self._tail_loss_probe.on_tick()
-        if self.receivers.end_resumptions():
-            self.in_flight.uncertain = bool(self.receivers.resuming)
+        self.receivers.end_resumptions()
         self.pace_keeper.on_tick(now_mono_ns, read)
         if not self.repair and self.losses.count != self._probed_losses and self.receivers.up:
             self._probed_losses = self.losses.count
@@ -278,12 +277,11 @@ class SendFlow(SendRecord):
         self.acknowledged += sum(end - first for first, end in arrived)
         on_request(self, epoch, missing, t4_mono_ns)
         for first, end in self.unconfirmed.answerable(missing, self.receivers.pacing - {epoch}, t4_mono_ns):
-            self.queue.retransmit(first, end, epoch, self.receivers.first_owed.get(epoch, 0))
+            self.queue.retransmit(first, end, epoch, self.receivers.first_owed(epoch, 0))
             self.unconfirmed.on_abandoned(first, end)
-        resuming = self.receivers.resuming
-        if known >= resuming.get(epoch, 0) or len(missing) == MAX_RANGES:  # it has said what it could
-            resuming.pop(epoch, None)
-            self.in_flight.uncertain = bool(resuming)
+        receivers = self.receivers
+        if epoch in receivers.resuming and (known >= receivers.of[epoch].resumed_at or len(missing) == MAX_RANGES):
+            receivers.resuming.discard(epoch)  # it has said what it could
         return acks
 
     def on_consumed(self, epoch: int, consumed: int) -> None:
@@ -291,11 +289,11 @@ class SendFlow(SendRecord):
 
         What it skipped without an ack is lost, where it cannot request it.
         """
-        receivers, all_consumed = self.receivers, self.receivers.consumed
-        known = all_consumed.get(epoch)
-        if known is not None and known < consumed <= self.queue.next_to_send:
-            all_consumed[epoch] = consumed
-            self.flow_control.release(consumed if len(all_consumed) == 1 else receivers.consumed_by_pacing)
+        receivers = self.receivers
+        peer = receivers.of.get(epoch)
+        if peer is not None and peer.is_up and peer.consumed < consumed <= self.queue.next_to_send:
+            peer.consumed = consumed
+            self.flow_control.release(consumed if len(receivers.up) == 1 else receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
         if self.unacked.entries and not (receivers.all_take_fragments and self.repair):

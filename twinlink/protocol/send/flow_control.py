@@ -1,4 +1,8 @@
-"""Flow control: what the peers' applications have not consumed yet.  Bounds the memory of both sides."""
+"""Flow control: what the peers' applications have not consumed yet.  Bounds the memory of both sides.
+
+Three modules: the window of a flow is here; receivers.py has what is known of each peer; and pace.py finds out how much
+the peers have room for, and which of them the flow does not wait for.
+"""
 
 from collections import deque
 

@@ -145,17 +145,18 @@ class UnconfirmedEvictions:
     What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
     read to its end beside the next.  So this is announced to it as abandoned, and it is probed again.  What it has not
     acknowledged by then, and lacks no more, it has given up: that is lost.  Whether other peers have it stays open.
-
-    Attributes:
-        open: whether there is any.
     """
 
     def __init__(self) -> None:
-        self.open = False
         self._unknown: dict[int, RangeSet] = {}  # peer epoch -> sequences
         self._missing: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
         self._withholds_since_mono_ns = 0  # an answer to one peer for the sake of others; 0: it does not
         self._lost = RangeSet()  # of these, what counts as lost already, since another peer lacks it
+
+    @property
+    def open(self) -> bool:
+        """Whether there is any."""
+        return bool(self._unknown or self._missing)
 
     def awaits_answer(self, up: frozenset[int]) -> bool:
         """Whether a peer that is ``up`` has said what it lacks, and is to be probed again."""
@@ -163,7 +164,6 @@ class UnconfirmedEvictions:
 
     def add(self, epochs: Collection[int], sequence: int, lost: bool) -> None:
         """These peers may have it; ``lost``: it counts as lost already."""
-        self.open = self.open or bool(epochs)
         for epoch in epochs:
             self._unknown.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
         if lost:
@@ -250,7 +250,6 @@ class UnconfirmedEvictions:
         self._unknown = {epoch: ranges for epoch, ranges in self._unknown.items() if ranges}
         self._missing = {epoch: ranges for epoch, ranges in self._missing.items() if ranges}
         first_ranges = [ranges.first_range() for ranges in self._all()]
-        self.open = bool(first_ranges)
         self._lost.take(0, min((one[0] for one in first_ranges if one), default=MAX_SEQUENCE + 1))
 
     def all(self) -> RangeSet:

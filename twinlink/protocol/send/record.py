@@ -64,9 +64,9 @@ class SendRecord:
         self.rtt = RttSamples()
         self.unacked = RetransmitBuffer(retention, framing_octets)
         single = options.overflow == "latest"  # of states one at a time: the next is newer
-        self.in_flight = InFlight(budget, single)
-        self.flow_control = FlowControlWindow(window)
         self.receivers = ReceiverSet()
+        self.in_flight = InFlight(budget, single, self.receivers.resuming)
+        self.flow_control = FlowControlWindow(window)
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
         self.unconfirmed = UnconfirmedEvictions()
         self.added_octets = framing_octets - HEADER_OCTETS  # by the transport, to a frame
@@ -82,7 +82,7 @@ class SendRecord:
             self.queue.on_answers(epoch)
         receivers = self.receivers
         awaited_by = unacked_by & receivers.pacing
-        if not awaited_by or (receivers.refused and receivers.have_refused(sequence, awaited_by)):
+        if not awaited_by or receivers.have_refused(sequence, awaited_by):
             self.in_flight.remove((sequence,))
 
     def acked_by_all(self, sequences: Sequence[int]) -> None:
@@ -153,7 +153,8 @@ class SendRecord:
     @property
     def feedback_progress(self) -> tuple[int, int, int]:
         """Grows while feedback comes: messages acknowledged by all, consumed by each, octets of one in fragments."""
-        return self.acknowledged, sum(self.receivers.consumed.values()), self.queue.fragments.received_octets
+        consumed = sum(peer.consumed for _, peer in self.receivers.those_up())
+        return self.acknowledged, consumed, self.queue.fragments.received_octets
 
     def is_resolved_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""

@@ -34,8 +34,9 @@ class TailLossProbe:
         queue, receivers = self._queue, self._receivers
         fragmenting = queue.on_tick()
         # Of a lagging peer nothing is in flight, nor what was refused.
-        lagged = self._unacked.oldest() if receivers.lagging or receivers.refused else None
-        slowest = receivers.consumed_by_all if receivers.consumed else queue.abandoned_end
+        refuses = any(peer.refused for peer in receivers.of.values())
+        lagged = self._unacked.oldest() if receivers.lagging or refuses else None
+        slowest = receivers.consumed_by_all if receivers.up else queue.abandoned_end
         awaited = (
             self._in_flight.oldest,
             self._flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
@@ -44,7 +45,7 @@ class TailLossProbe:
             lagged,
         )
         still_waiting, presumes_loss = self._timer.on_tick(awaited)
-        queue.forget_below(min([slowest, *receivers.suspended.values()]))
+        queue.forget_below(min([slowest, *(receivers.of[epoch].consumed for epoch in receivers.suspended)]))
         if presumes_loss:
             self._presume_lost()
         self._probe_stalled_peer(slowest)
@@ -61,8 +62,10 @@ class TailLossProbe:
             return False
         if receivers.all != receivers.pacing or receivers.resuming:
             return False
-        first_owed = receivers.first_owed if self._repair and not queue.abandoned_end else {}
-        return all(consumed in {end, first_owed.get(epoch)} for epoch, consumed in receivers.consumed.items())
+        untouched = self._repair and not queue.abandoned_end
+        return all(
+            peer.consumed == end or (untouched and peer.consumed == peer.first_owed) for _, peer in receivers.those_up()
+        )
 
     def _probe_stalled_peer(self, slowest: int) -> None:
         """Probe now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
