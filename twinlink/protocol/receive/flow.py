@@ -1,12 +1,12 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from ...message import Message
 from ...sync import Sync, Thresholds
-from ..frames import MAX_PAYLOAD
+from ..frames import MAX_PAYLOAD, AbandonReason
 from ..rangeset import RangeSet
 from .reorder_buffer import ReorderBuffer
 from .sequence import SequenceTracker
@@ -18,6 +18,51 @@ MESSAGE_OVERHEAD_OCTETS = 1024  # what Python needs for a message that is held, 
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
+class GapHandler(Protocol):
+    """What becomes of a message that is not simply the next one: there are two kinds of stream.
+
+    One stands for all streams of a session whose senders retransmit on request, `SelectiveRepeat`, and one for the
+    others, `GapDetection`.
+
+    Attributes:
+        requests: whether what is missing, or was refused, is requested.
+    """
+
+    requests: bool
+
+    def receive(
+        self, receive_flow: "ReceiveFlow", ack_topic: bytes, stream: "PeerStream", message: Message, retransmitted: bool
+    ) -> bool:
+        """Take in a message; whether to acknowledge it.  Raises MalformedFrame."""
+
+    def receive_run(
+        self, receive_flow: "ReceiveFlow", stream: "PeerStream", messages: Sequence[Message], retransmitted: bool
+    ) -> bool:
+        """Take in messages in a row; False: nothing is done, each is to be taken in by itself."""
+
+    def reject(self, receive_flow: "ReceiveFlow", ack_topic: bytes, stream: "PeerStream", sequence: int) -> bool:
+        """Go past a message that is rejected, which is no gap; False where it has been taken in before."""
+
+    def skip(self, receive_flow: "ReceiveFlow", ack_topic: bytes, stream: "PeerStream", sequence: int) -> None:
+        """Give up a message that this side cannot take: it is a gap."""
+
+    def on_abandoned(
+        self,
+        receive_flow: "ReceiveFlow",
+        ack_topic: bytes,
+        stream: "PeerStream",
+        reason: AbandonReason,
+        ranges: list[tuple[int, int]],
+        next_to_send: int,
+    ) -> None:
+        """Take in what will not come, or a probe.  Everything below ``next_to_send`` was sent before."""
+
+    def on_start_sequence(
+        self, receive_flow: "ReceiveFlow", stream: "PeerStream", first: int, first_arrived: int
+    ) -> None:
+        """The sender owes this side what it sent from ``first`` on, of which something has come already."""
+
+
 class PeerStream:
     """One sender session on one flow.
 
@@ -26,8 +71,11 @@ class PeerStream:
             missing.
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
-        repairs: whether this sender retransmits on request.
+        gaps: which kind of stream it is.
         reorder_buffer: what is held until what is missing has come; None while nothing is.
+        superseded: a newer session has taken its place: what still comes is stale, and not acknowledged, as its sender
+            may be alive.
+        in_order: whether neither is the case.  Stored, as each message asks.
         first_arrived: the number that came first, until the sender has said from where on it owes us something.
         rejected: what this side does not take, and the sender has not said since that it will not come.
         waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
@@ -46,8 +94,10 @@ class PeerStream:
         "consumed",
         "epoch",
         "first_arrived",
+        "gaps",
         "granted_as",
         "granted_octets",
+        "in_order",
         "node",
         "received_octets",
         "refused_end",
@@ -57,22 +107,21 @@ class PeerStream:
         "rejected_count",
         "reorder_buffer",
         "repaired",
-        "repairs",
         "repeated",
         "stale",
-        "superseded_at",
+        "superseded",
         "tracker",
         "unreported_octets",
         "waiting_octets",
         "window_end",
     )  # fmt: skip
 
-    def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
+    def __init__(self, epoch: int, node: str | None, first: int | None, gaps: GapHandler) -> None:
         self.epoch = epoch
         self.node = node
-        self.repairs = repairs
+        self.gaps = gaps
         self.reorder_buffer: ReorderBuffer | None = None
-        self.superseded_at: int | None = None  # where it stood when a newer session took its place: the rest is stale
+        self.superseded, self.in_order = False, True
         self.tracker = SequenceTracker(first)
         self.consumed = first or 0
         self.acked = self.consumed
@@ -154,9 +203,9 @@ class ReceiveFlow:
         """Remember of this session only what it counted."""
         self._forgotten.update(_counters(self.streams.pop(stream.epoch)))
 
-    def add_stream(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> PeerStream:
+    def add_stream(self, epoch: int, node: str | None, first: int | None, gaps: GapHandler) -> PeerStream:
         """Begin a sender session; ``first`` is where it stood when we joined, if known."""
-        stream = self.streams[epoch] = PeerStream(epoch, node, first, repairs)
+        stream = self.streams[epoch] = PeerStream(epoch, node, first, gaps)
         return stream
 
     def subscribe(self, max_age: float | None, max_payload: int | None) -> None:

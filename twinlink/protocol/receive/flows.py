@@ -7,6 +7,7 @@ from ..frames import FLOW_NAME, MAX_SEQUENCE, MalformedFrame
 from ..limits import LimitCounters
 from ..peers import PeerManager
 from .flow import PeerStream, ReceiveFlow
+from .gap_detection import GapDetection
 from .nak import SelectiveRepeat
 from .window import ReceiveWindow
 
@@ -30,12 +31,13 @@ class FlowTable:
         context: Context,
         peer_manager: PeerManager,
         repair: SelectiveRepeat,
+        detection: GapDetection,
         window: ReceiveWindow,
         max_flows: int,
         limit_counters: LimitCounters,
     ) -> None:
         self._context = context
-        self._repair = repair
+        self._repair, self._detection = repair, detection
         self.flows: dict[str, ReceiveFlow] = {}
         self.by_topic: dict[bytes, Found] = {}
         self._peer_manager = peer_manager
@@ -118,14 +120,15 @@ class FlowTable:
             receive_flow.forget(evicted)
         if peer is None:
             self._add_stranger(receive_flow, epoch)
-            return receive_flow.add_stream(epoch, None, None, False)
+            return receive_flow.add_stream(epoch, None, None, self._detection)
         first, start_known = peers.start_sequence(epoch, flow), peers.start_known(epoch)
         repairs = peer.repairs and flow not in peer.detect
         if repairs or start_known:
             first = min(first, sequence)  # a hello may overtake data
         elif peer.repairs:
             first = sequence  # what is missing before it shows when the peer has said what it owes this side
-        stream = receive_flow.add_stream(epoch, peer.node, first, repairs)
+        gaps = self._repair if repairs else self._detection
+        stream = receive_flow.add_stream(epoch, peer.node, first, gaps)
         if peer.repairs and not start_known:
             stream.first_arrived = sequence if has_arrived else MAX_SEQUENCE
         return stream

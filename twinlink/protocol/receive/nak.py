@@ -5,34 +5,28 @@ from collections.abc import Callable, Sequence
 from ... import events as ev
 from ...message import Message
 from ..context import Context
-from ..frames import MAX_RANGES, MAX_SEQUENCE, AbandonReason, Kind, MalformedFrame, nak_body
-from ..rangeset import RangeSet
-from .delivery_checks import GapReporter
+from ..frames import MAX_SEQUENCE, AbandonReason, MalformedFrame
 from .flow import PeerStream, ReceiveFlow
+from .gap_detection import GapReporter
 from .reorder_buffer import ReorderBuffer
 
 
-class SelectiveRepeat:
-    """Repairs the streams of one session whose senders retransmit on request."""
+class SelectiveRepeat(GapReporter):
+    """The streams of one session whose senders retransmit on request.  As `flow.GapHandler` says."""
+
+    requests = True
 
     def __init__(
-        self,
-        context: Context,
-        gap_reporter: GapReporter,
-        deliver: Callable[[ReceiveFlow, PeerStream, ReorderBuffer, Message], None],
+        self, context: Context, deliver: Callable[[ReceiveFlow, PeerStream, ReorderBuffer, Message], None]
     ) -> None:
         """``deliver`` is called with messages in order, and counts each in `ReorderBuffer.next_due`."""
-        self._context = context
-        self._gap_reporter = gap_reporter
+        super().__init__(context)
         self._deliver = deliver
 
     def receive(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, message: Message, retransmitted: bool
     ) -> bool:
-        """Take in a message that is not simply the next one; False where it was abandoned before.
-
-        Raises MalformedFrame.
-        """
+        """False where it was abandoned before."""
         tracker, sequence, context = stream.tracker, message.sequence, self._context
         if sequence > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
@@ -57,7 +51,7 @@ class SelectiveRepeat:
     def receive_run(
         self, receive_flow: ReceiveFlow, stream: PeerStream, messages: Sequence[Message], retransmitted: bool
     ) -> bool:
-        """Take in messages in a row; False, and nothing is done, unless all are missing, or all new behind a gap."""
+        """True where all are missing, or all new behind a gap."""
         reorder_buffer = stream.reorder_buffer
         if reorder_buffer is None or messages[-1].sequence > MAX_SEQUENCE:
             return False
@@ -73,7 +67,7 @@ class SelectiveRepeat:
         return True
 
     def reject(self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int) -> bool:
-        """Go past a message that is rejected, which is no gap; False where it has been taken in before."""
+        """What did not come before it is requested."""
         tracker, reorder_buffer = stream.tracker, stream.reorder_buffer
         if reorder_buffer is None and sequence == tracker.next:
             tracker.next = sequence + 1
@@ -107,36 +101,16 @@ class SelectiveRepeat:
         if end <= stream.tracker.next:
             return None
         if stream.reorder_buffer is None:
-            stream.reorder_buffer = ReorderBuffer(stream.tracker.next)
+            stream.reorder_buffer, stream.in_order = ReorderBuffer(stream.tracker.next), False
         found = stream.reorder_buffer.expect(end)
         stream.tracker.next = end  # last: where Ctrl-C comes between, the next message shows what is missing
         return found
-
-    def _send_nak(self, ack_topic: bytes, stream: PeerStream, missing: list[tuple[int, int]], known: int) -> None:
-        """Name the ``missing`` ranges and, as not all of their rejections may have arrived, those that were rejected.
-
-        A range that there is no room for is not below ``known``, so the nak does not name it.
-        """
-        if len(missing) > MAX_RANGES:
-            known = min(known, missing[MAX_RANGES][0])
-            missing = missing[:MAX_RANGES]
-        if stream.rejected:
-            rejected, room = list(stream.rejected), MAX_RANGES - len(missing)
-            if len(rejected) > room:
-                known = min(known, rejected[room][0])
-            missing = list(RangeSet([*missing, *rejected[:room]]))
-        self._context.send_control(ack_topic, Kind.NAK, nak_body(stream.epoch, known, missing))
 
     def request(self, ack_topic: bytes, stream: PeerStream, end: int) -> None:
         """There is room for what was refused below ``end``."""
         found = self._expect(stream, end)
         if found is not None and stream.reorder_buffer is not None:
             self._send_nak(ack_topic, stream, [found], stream.reorder_buffer.next_due)
-
-    def tell_missing(self, ack_topic: bytes, stream: PeerStream) -> None:
-        """On a flow without retransmission: so that the sender knows what arrived, where acks were lost."""
-        if stream.tracker.next >= 0:
-            self._send_nak(ack_topic, stream, list(stream.tracker.missing), stream.tracker.next)
 
     def _release(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
         """Deliver what is due."""
@@ -151,9 +125,9 @@ class SelectiveRepeat:
             with self._context.uninterrupted():
                 reorder_buffer.skip(first, end)
                 if not silently:
-                    self._gap_reporter.report_gap(receive_flow, stream, first, end)
+                    self.report_gap(receive_flow, stream, first, end)
         if reorder_buffer.complete:
-            stream.reorder_buffer = None
+            stream.reorder_buffer, stream.in_order = None, True
 
     def on_abandoned(
         self,
@@ -164,11 +138,10 @@ class SelectiveRepeat:
         ranges: list[tuple[int, int]],
         next_to_send: int,
     ) -> None:
-        """Take in what will not come.  Everything below ``next_to_send`` was sent before.
+        """A nak follows a probe, for all that is missing.
 
-        A nak follows for all that is missing where there are no ranges: the frame is a probe.  With ranges one follows
-        only when something is newly found missing that is not among them: the sender may hold it for lost, and would
-        not probe for it.
+        With ranges one follows only when something is newly found missing that is not among them: the sender may hold
+        it for lost, and would not probe for it.
         """
         found = self._expect_announced(stream, ranges, next_to_send)
         for first, end in ranges:
@@ -198,10 +171,10 @@ class SelectiveRepeat:
                 stream.window_end = max(stream.window_end, end)
         return None
 
-    def on_start_sequence(self, receive_flow: ReceiveFlow, stream: PeerStream, first: int) -> None:
-        """What is below ``first`` was never owed to this side: it is no gap."""
+    def on_start_sequence(self, receive_flow: ReceiveFlow, stream: PeerStream, first: int, first_arrived: int) -> None:
+        """What is missing before that is no gap."""
         if stream.reorder_buffer is not None:
-            stream.reorder_buffer.abandon([(0, first)], silently=True)
+            stream.reorder_buffer.abandon([(0, min(first, first_arrived))], silently=True)
             self._release(receive_flow, stream)
 
     def resend_nak(self, ack_topic: bytes, stream: PeerStream) -> None:

@@ -5,7 +5,6 @@ from ..limits import LimitCounters
 from ..peers import PeerManager
 from .flow import PeerStream, ReceiveFlow
 from .flows import FlowTable
-from .nak import SelectiveRepeat
 from .unclaimed import UnclaimedLimiter
 from .window import ReceiveWindow
 
@@ -17,13 +16,12 @@ class PayloadLimit:
         self,
         peer_manager: PeerManager,
         flow_table: FlowTable,
-        repair: SelectiveRepeat,
         window: ReceiveWindow,
         unclaimed: UnclaimedLimiter,
         limit_counters: LimitCounters,
     ) -> None:
         self._peer_manager, self._flow_table = peer_manager, flow_table
-        self._repair, self._window, self._unclaimed = repair, window, unclaimed
+        self._window, self._unclaimed = window, unclaimed
         self._limit_counters = limit_counters
 
     def on_first_fragment(
@@ -38,12 +36,13 @@ class PayloadLimit:
             self._limit_counters.exceeded("max_payload")
             return
         stream = receive_flow.streams.get(epoch) or self._flow_table.add_stream(receive_flow, epoch, sequence)
+        if stream.superseded:
+            return
         if receive_flow.max_payload < MAX_PAYLOAD:
             self.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
             return
         self._limit_counters.exceeded("max_payload")
-        if stream.repairs:  # else what comes next shows the gap
-            self._repair.skip(receive_flow, ack_topic, stream, sequence)
+        stream.gaps.skip(receive_flow, ack_topic, stream, sequence)
 
     def reject(
         self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int, sent_ns: int

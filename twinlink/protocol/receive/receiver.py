@@ -22,9 +22,10 @@ from ..limits import LimitCounters, Limits
 from ..peers import PeerManager
 from ..send.flow_control import MAX_UNCONSUMED
 from .acks import AckQueue, end_of_run
-from .delivery_checks import AgeFilter, GapReporter
+from .age_filter import AgeFilter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
 from .flows import FlowTable
+from .gap_detection import GapDetection
 from .nak import SelectiveRepeat
 from .payload_limit import PayloadLimit
 from .reorder_buffer import ReorderBuffer
@@ -62,14 +63,14 @@ class MessageReceiver:
         self._deliveries = context.deliveries
         self.awaits_tick = False
         self._age_filter = AgeFilter(context)
-        self._gap_reporter = GapReporter(context)
-        self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
+        self._repair = SelectiveRepeat(context, self._deliver)
+        self._detection = GapDetection(context, self._deliver_at_once)
         window = limits.window
         self._window = ReceiveWindow(
             context, window, limits.receive_buffer, self._repair, limit_counters, lambda: peer_manager.up
         )
         self._flow_table = FlowTable(
-            context, peer_manager, self._repair, self._window, limits.max_flows, limit_counters
+            context, peer_manager, self._repair, self._detection, self._window, limits.max_flows, limit_counters
         )
         self.report_refused = self._window.report_refused
         self.flow, self.flows = self._flow_table.flow, self._flow_table.flows
@@ -78,11 +79,9 @@ class MessageReceiver:
         self._limit_counters = limit_counters
         # Below the window of a sender like this one by a whole message: its flow control must not stop it before.
         held_octets = min(max(window - limits.max_payload, window // 8), UNCLAIMED_OCTETS)
-        self._unclaimed = UnclaimedLimiter(
-            context, self.flows, held_octets, self._understands_rejection, self._gap_reporter, self._repair, self.acks
-        )
+        self._unclaimed = UnclaimedLimiter(context, self.flows, held_octets, self._understands_rejection, self.acks)
         self._payload_limit = PayloadLimit(
-            peer_manager, self._flow_table, self._repair, self._window, self._unclaimed, limit_counters
+            peer_manager, self._flow_table, self._window, self._unclaimed, limit_counters
         )
 
     # The path of a message
@@ -107,7 +106,7 @@ class MessageReceiver:
         message = _new(Message, fields)
         if (
             sequence != stream.tracker.next
-            or stream.reorder_buffer is not None
+            or not stream.in_order
             or receive_flow.watched
             or not receive_flow.subscribed
         ):
@@ -178,9 +177,9 @@ class MessageReceiver:
         """Take in messages in a row of a bundle: they are acknowledged together, if they can be."""
         first, unchecked = messages[0].sequence, receive_flow.subscribed and not receive_flow.watched
         together = unchecked and len(messages) > 1 and has_room
-        if together and first == stream.tracker.next and stream.reorder_buffer is None:
+        if together and first == stream.tracker.next and stream.in_order:
             self._take_in(receive_flow, stream, messages, is_next=True)
-        elif not (together and self._repair.receive_run(receive_flow, stream, messages, retransmitted)):
+        elif not (together and stream.gaps.receive_run(receive_flow, stream, messages, retransmitted)):
             for message in messages:
                 self._on_message(receive_flow, ack_topic, stream, message, retransmitted, in_bulk=True)
             return
@@ -224,6 +223,9 @@ class MessageReceiver:
         in_bulk: bool,
     ) -> None:
         payload, _, sequence, _, _, sent_ns, received_ns = message
+        if stream.superseded:
+            stream.stale += 1
+            return
         if len(payload) > receive_flow.max_payload:
             self._payload_limit.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
             return
@@ -235,30 +237,26 @@ class MessageReceiver:
             return
         if not self._window.admits(ack_topic, stream, sequence, len(payload)):
             return
-        tracker = stream.tracker
-        new = is_next = sequence == tracker.next and stream.reorder_buffer is None
-        if not is_next:
-            if stream.superseded_at is not None:
-                stream.stale += 1  # not acknowledged: its sender may be alive, see `on_session_revived`
-                return
-            if stream.repairs:
-                if sequence in stream.rejected:
-                    self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
-                    return
-                if not self._repair.receive(receive_flow, ack_topic, stream, message, retransmitted):
-                    return  # its sender counts it as lost, and so does this side
-            else:
-                new = self._gap_reporter.on_arrival(receive_flow, stream, sequence)
-        if new and receive_flow.watched and not self._age_filter.admits(receive_flow, stream, message):
-            new = False
-            if is_next:
-                tracker.next = sequence + 1
-                tracker.received += 1
-        if new:
-            self._take_in(receive_flow, stream, [message], is_next)
+        if sequence == stream.tracker.next and stream.in_order:
+            self._deliver_at_once(receive_flow, stream, message, is_next=True)
+        elif sequence in stream.rejected:
+            self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
+            return
+        elif not stream.gaps.receive(receive_flow, ack_topic, stream, message, retransmitted):
+            return  # its sender counts it as lost, and so does this side
         batched = in_bulk and receive_flow.handler is None
         self.acks.add(ack_topic, stream, (sequence, sent_ns, received_ns), batched)
         self._window.request(ack_topic, stream)
+
+    def _deliver_at_once(
+        self, receive_flow: ReceiveFlow, stream: PeerStream, message: Message, is_next: bool = False
+    ) -> None:
+        """A message is delivered, unless it is too old; ``is_next``: it is the stream's next one."""
+        if not receive_flow.watched or self._age_filter.admits(receive_flow, stream, message):
+            self._take_in(receive_flow, stream, [message], is_next)
+        elif is_next:
+            stream.tracker.next = message.sequence + 1
+            stream.tracker.received += 1
 
     def _deliver(
         self, receive_flow: ReceiveFlow, stream: PeerStream, reorder_buffer: ReorderBuffer, message: Message
@@ -305,15 +303,10 @@ class MessageReceiver:
             if self._peer_manager.find(epoch) is None:
                 return
             stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send, has_arrived=False)
-        if not self._window.admits_announced(stream, ranges, next_to_send):
+        if stream.superseded or not self._window.admits_announced(stream, ranges, next_to_send):
             return
-        if stream.repairs:
-            self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
-            self._window.request(ack_topic, stream, probed=not ranges)
-        elif not ranges:
-            if 0 <= stream.tracker.next < next_to_send:  # nothing comes later that would show the gap
-                self._gap_reporter.report_gap(receive_flow, stream, stream.tracker.next, next_to_send)
-            self._repair.tell_missing(ack_topic, stream)
+        stream.gaps.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
+        self._window.request(ack_topic, stream, probed=not ranges)
         if not ranges:
             receive_flow.consume_gaps(stream)
             self.acks.add_credit_update(ack_topic, stream)  # the last one may have been lost as well
@@ -322,16 +315,13 @@ class MessageReceiver:
 
     def on_hello(self, epoch: int, hello: Hello, new: bool) -> None:
         """Take in which flows a session retransmits; ``new``: it was not known before."""
-        for flow in hello.detect & self.flows.keys():
-            if (stream := self.flows[flow].streams.get(epoch)) is not None and stream.repairs:
-                stream.repairs = False  # data overtook the hello that says so: what is missing is not requested
-                self._repair.abandon(self.flows[flow], stream)
-        for receive_flow in list(self.flows.values()) if new else ():  # data may overtake the first hello, too
-            if (stream := receive_flow.streams.get(epoch)) is not None:
+        # data may overtake the hello that names its flow, or the first one
+        for flow in list(self.flows) if new else hello.detect & self.flows.keys():
+            if (stream := self.flows[flow].streams.get(epoch)) is not None:
                 stream.node = hello.node
-                stream.repairs = hello.repairs and receive_flow.flow not in hello.detect
-                if not stream.repairs:  # what is missing will not be requested
-                    self._repair.abandon(receive_flow, stream)
+                stream.gaps = self._repair if hello.repairs and flow not in hello.detect else self._detection
+                if not stream.gaps.requests:
+                    self._repair.abandon(self.flows[flow], stream)
 
     def on_start_sequence(self, epoch: int) -> None:
         """A peer has said from where on it owes this side something, after some of it has come."""
@@ -342,12 +332,8 @@ class MessageReceiver:
             first_arrived, stream.first_arrived = stream.first_arrived, None
             if first_arrived is not None:
                 first = self._peer_manager.start_sequence(epoch, receive_flow.flow)
-                if stream.repairs:
-                    self._repair.on_start_sequence(receive_flow, stream, min(first, first_arrived))
-                elif first < first_arrived:
-                    self._gap_reporter.report_gap(receive_flow, stream, first, first_arrived)
-            if stream.repairs:
-                self._repair.resend_nak(f"ack/{receive_flow.flow}".encode(), stream)
+                stream.gaps.on_start_sequence(receive_flow, stream, first, first_arrived)
+            self._repair.resend_nak(f"ack/{receive_flow.flow}".encode(), stream)
 
     def on_session_end(self, epoch: int, successor: int | None) -> None:
         """A session will not return: what is missing of it is a gap, and what is held behind that is delivered.
@@ -361,15 +347,15 @@ class MessageReceiver:
                 newer = None if successor is None else receive_flow.streams.get(successor)
                 self._repair.abandon(receive_flow, stream, delivers=newer is None or not newer.tracker.received)
                 if successor is not None:
-                    stream.superseded_at = stream.tracker.next
-                    stream.tracker.next = MAX_SEQUENCE + 1  # nothing is simply the next one any more
+                    stream.superseded, stream.in_order = True, False
+                    stream.window_end = None  # nothing is requested
 
     def on_session_revived(self, epoch: int) -> None:
         """A session that was taken for replaced is alive: it goes on where it was."""
         for receive_flow in list(self.flows.values()):
             stream = receive_flow.streams.get(epoch)
-            if stream is not None and stream.superseded_at is not None:
-                stream.tracker.next, stream.superseded_at = stream.superseded_at, None
+            if stream is not None and stream.superseded:
+                stream.superseded, stream.in_order = False, True
 
     # Flows
 

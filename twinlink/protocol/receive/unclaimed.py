@@ -6,9 +6,7 @@ from ... import events as ev
 from ..context import Context
 from ..frames import MAX_SEQUENCE, REJECTED, Kind, MalformedFrame, ack_body
 from .acks import AckQueue
-from .delivery_checks import GapReporter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
-from .nak import SelectiveRepeat
 from .sequence import MAX_GAPS
 
 REPORT_INTERVAL_NS = 1_000_000_000
@@ -24,8 +22,6 @@ class UnclaimedLimiter:
         flows: Mapping[str, ReceiveFlow],
         limit: int,
         understands: Callable[[int], bool],
-        gap_reporter: GapReporter,
-        repair: SelectiveRepeat,
         acks: AckQueue,
     ) -> None:
         """At most ``limit`` octets are held of all ``flows`` without a subscription together.
@@ -38,8 +34,6 @@ class UnclaimedLimiter:
         self._octets = 0  # an upper bound of what is held
         self._counted_mono_ns = self._reported_mono_ns = 0
         self._understands = understands
-        self._gap_reporter = gap_reporter
-        self._repair = repair
         self._acks = acks
 
     def admit(self, octets: int) -> bool:
@@ -66,11 +60,7 @@ class UnclaimedLimiter:
         with self._context.uninterrupted():
             if sequence > MAX_SEQUENCE:
                 raise MalformedFrame("sequence")
-            if stream.repairs:
-                skipped = self._repair.reject(receive_flow, ack_topic, stream, sequence)
-            else:
-                skipped = self._gap_reporter.reject(receive_flow, stream, sequence)
-            if not skipped:
+            if not stream.gaps.reject(receive_flow, ack_topic, stream, sequence):
                 return False
             if sequence not in stream.rejected:
                 stream.rejected.add(sequence, sequence + 1)

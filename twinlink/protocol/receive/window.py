@@ -98,7 +98,7 @@ class ReceiveWindow:
         return fits and messages <= MAX_UNCONSUMED + MAX_UNCONSUMED // 8
 
     def _refuse(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> None:
-        if not stream.repairs:
+        if not stream.gaps.requests:
             return  # what comes next shows the gap
         if stream.window_end is None:
             stream.window_end = stream.tracker.next
