@@ -13,9 +13,10 @@ class AgeFilter:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def admits(self, receive_flow: ReceiveFlow, stream: PeerStream, message: Message) -> bool:
+    def admits(self, stream: PeerStream, message: Message) -> bool:
         """Whether the message is to be delivered."""
-        now, mono_ns, sync = self._context.now_ns, self._context.mono_ns, receive_flow.sync
+        receive_flow, now, mono_ns = stream.receive_flow, self._context.now_ns, self._context.mono_ns
+        sync = receive_flow.sync
         if receive_flow.max_age_ns is not None and now - message.sent_ns > receive_flow.max_age_ns:
             receive_flow.drop_stale(stream, message)
             if sync is not None:

@@ -30,36 +30,24 @@ class GapHandler(Protocol):
 
     requests: bool
 
-    def receive(
-        self, receive_flow: "ReceiveFlow", ack_topic: bytes, stream: "PeerStream", message: Message, retransmitted: bool
-    ) -> bool:
+    def receive(self, stream: "PeerStream", message: Message, retransmitted: bool) -> bool:
         """Take in a message; whether to acknowledge it.  Raises MalformedFrame."""
 
-    def receive_run(
-        self, receive_flow: "ReceiveFlow", stream: "PeerStream", messages: Sequence[Message], retransmitted: bool
-    ) -> bool:
+    def receive_run(self, stream: "PeerStream", messages: Sequence[Message], retransmitted: bool) -> bool:
         """Take in messages in a row; False: nothing is done, each is to be taken in by itself."""
 
-    def reject(self, receive_flow: "ReceiveFlow", ack_topic: bytes, stream: "PeerStream", sequence: int) -> bool:
+    def reject(self, stream: "PeerStream", sequence: int) -> bool:
         """Go past a message that is rejected, which is no gap; False where it has been taken in before."""
 
-    def skip(self, receive_flow: "ReceiveFlow", ack_topic: bytes, stream: "PeerStream", sequence: int) -> None:
+    def skip(self, stream: "PeerStream", sequence: int) -> None:
         """Give up a message that this side cannot take: it is a gap."""
 
     def on_abandoned(
-        self,
-        receive_flow: "ReceiveFlow",
-        ack_topic: bytes,
-        stream: "PeerStream",
-        reason: AbandonReason,
-        ranges: list[tuple[int, int]],
-        next_to_send: int,
+        self, stream: "PeerStream", reason: AbandonReason, ranges: list[tuple[int, int]], next_to_send: int
     ) -> None:
         """Take in what will not come, or a probe.  Everything below ``next_to_send`` was sent before."""
 
-    def on_start_sequence(
-        self, receive_flow: "ReceiveFlow", stream: "PeerStream", first: int, first_arrived: int
-    ) -> None:
+    def on_start_sequence(self, stream: "PeerStream", first: int, first_arrived: int) -> None:
         """The sender owes this side what it sent from ``first`` on, of which something has come already."""
 
 
@@ -71,7 +59,7 @@ class PeerStream:
             missing.
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
-        gaps: which kind of stream it is.
+        receive_flow, gaps: its flow, and which kind of stream it is.
         reorder_buffer: what is held until what is missing has come; None while nothing is.
         superseded: a newer session has taken its place: what still comes is stale, and not acknowledged, as its sender
             may be alive.
@@ -99,6 +87,7 @@ class PeerStream:
         "granted_octets",
         "in_order",
         "node",
+        "receive_flow",
         "received_octets",
         "refused_end",
         "refused_octets",
@@ -116,7 +105,10 @@ class PeerStream:
         "window_end",
     )  # fmt: skip
 
-    def __init__(self, epoch: int, node: str | None, first: int | None, gaps: GapHandler) -> None:
+    def __init__(
+        self, receive_flow: "ReceiveFlow", epoch: int, node: str | None, first: int | None, gaps: GapHandler
+    ) -> None:
+        self.receive_flow = receive_flow
         self.epoch = epoch
         self.node = node
         self.gaps = gaps
@@ -172,7 +164,7 @@ class ReceiveFlow:
     """
 
     def __init__(self, flow: str) -> None:
-        self.flow = flow
+        self.flow, self.ack_topic = flow, f"ack/{flow}".encode()
         self.subscribed = False
         self.handler: Callable[[Message], None] | None = None
         self.queue: deque[Message] = deque()
@@ -205,7 +197,7 @@ class ReceiveFlow:
 
     def add_stream(self, epoch: int, node: str | None, first: int | None, gaps: GapHandler) -> PeerStream:
         """Begin a sender session; ``first`` is where it stood when we joined, if known."""
-        stream = self.streams[epoch] = PeerStream(epoch, node, first, gaps)
+        stream = self.streams[epoch] = PeerStream(self, epoch, node, first, gaps)
         return stream
 
     def subscribe(self, max_age: float | None, max_payload: int | None) -> None:

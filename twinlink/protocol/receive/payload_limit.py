@@ -24,9 +24,7 @@ class PayloadLimit:
         self._window, self._unclaimed = window, unclaimed
         self._limit_counters = limit_counters
 
-    def on_first_fragment(
-        self, receive_flow: ReceiveFlow | None, ack_topic: bytes, epoch: int, sequence: int, sent_ns: int
-    ) -> None:
+    def on_first_fragment(self, receive_flow: ReceiveFlow | None, epoch: int, sequence: int, sent_ns: int) -> None:
         """A message that is too long begins to arrive.
 
         Where its flow takes less than the link, its sender does not know that, and is sent a rejection.  The
@@ -39,15 +37,13 @@ class PayloadLimit:
         if stream.superseded:
             return
         if receive_flow.max_payload < MAX_PAYLOAD:
-            self.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
+            self.reject(stream, sequence, sent_ns)
             return
         self._limit_counters.exceeded("max_payload")
-        stream.gaps.skip(receive_flow, ack_topic, stream, sequence)
+        stream.gaps.skip(stream, sequence)
 
-    def reject(
-        self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int, sent_ns: int
-    ) -> None:
+    def reject(self, stream: PeerStream, sequence: int, sent_ns: int) -> None:
         """Drop a message that is longer than its flow takes, and notify its sender."""
         self._limit_counters.exceeded("max_payload")
         if not self._window.is_jump(stream, sequence):
-            self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
+            self._unclaimed.reject(stream, sequence, sent_ns)
