@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol
 
 from ...message import Message
@@ -51,6 +52,7 @@ class GapHandler(Protocol):
         """The sender owes this side what it sent from ``first`` on, of which something has come already."""
 
 
+@dataclass(slots=True, eq=False)
 class PeerStream:
     """One sender session on one flow.
 
@@ -63,7 +65,7 @@ class PeerStream:
         reorder_buffer: what is held until what is missing has come; None while nothing is.
         superseded: a newer session has taken its place: what still comes is stale, and not acknowledged, as its sender
             may be alive.
-        in_order: whether neither is the case.  Stored, as each message asks.
+        in_order: it is not, and there is no reorder buffer.  Stored, as each message asks: one look in place of two.
         first_arrived: the number that came first, until the sender has said from where on it owes us something.
         rejected: what this side does not take, and the sender has not said since that it will not come.
         waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
@@ -76,58 +78,37 @@ class PeerStream:
         received_octets: payload that arrived, that of repeated messages included.
     """
 
-    __slots__ = (
-        "acked",
-        "conflated",
-        "consumed",
-        "epoch",
-        "first_arrived",
-        "gaps",
-        "granted_as",
-        "granted_octets",
-        "in_order",
-        "node",
-        "receive_flow",
-        "received_octets",
-        "refused_end",
-        "refused_octets",
-        "refused_size",
-        "rejected",
-        "rejected_count",
-        "reorder_buffer",
-        "repaired",
-        "repeated",
-        "stale",
-        "superseded",
-        "tracker",
-        "unreported_octets",
-        "waiting_octets",
-        "window_end",
-    )  # fmt: skip
+    receive_flow: "ReceiveFlow"
+    epoch: int
+    node: str | None
+    first: InitVar[int | None]
+    gaps: GapHandler
+    tracker: SequenceTracker = field(init=False)
+    consumed: int = field(init=False)
+    acked: int = field(init=False)
+    reorder_buffer: ReorderBuffer | None = None
+    superseded: bool = False
+    in_order: bool = True
+    first_arrived: int | None = None
+    rejected: RangeSet = field(default_factory=RangeSet)
+    waiting_octets: int = 0
+    granted_octets: int = 0
+    granted_as: int = 0
+    window_end: int | None = None
+    refused_end: int = 0
+    refused_size: int = 0
+    refused_octets: int = 0
+    unreported_octets: int = 0
+    received_octets: int = 0
+    rejected_count: int = 0
+    repaired: int = 0  # came on request
+    repeated: int = 0  # came again, and was here already
+    conflated: int = 0
+    stale: int = 0
 
-    def __init__(
-        self, receive_flow: "ReceiveFlow", epoch: int, node: str | None, first: int | None, gaps: GapHandler
-    ) -> None:
-        self.receive_flow = receive_flow
-        self.epoch = epoch
-        self.node = node
-        self.gaps = gaps
-        self.reorder_buffer: ReorderBuffer | None = None
-        self.superseded, self.in_order = False, True
+    def __post_init__(self, first: int | None) -> None:
         self.tracker = SequenceTracker(first)
-        self.consumed = first or 0
-        self.acked = self.consumed
-        self.first_arrived: int | None = None
-        self.waiting_octets = self.granted_octets = self.granted_as = 0
-        self.window_end: int | None = None
-        self.refused_end = self.refused_size = self.refused_octets = 0
-        self.unreported_octets = self.received_octets = 0
-        self.rejected_count = 0
-        self.rejected = RangeSet()
-        self.repaired = 0  # came on request
-        self.repeated = 0  # came again, and was here already
-        self.conflated = 0
-        self.stale = 0
+        self.consumed = self.acked = first or 0
 
 
 class UnreportedRanges:

@@ -7,7 +7,6 @@ from typing import Any
 from ...message import Ack
 from ..frames import (
     HEADER_OCTETS,
-    MAX_PAYLOAD,
     MAX_RANGES,
     REJECTED,
     AbandonReason,
@@ -26,7 +25,6 @@ from .congestion import InFlightBudget
 from .flow_control import MAX_UNREPORTED_ACKS
 from .loss import ANY_PEER, NO_PEER
 from .options import FlowOptions
-from .pace import PaceKeeper
 from .record import SendRecord
 from .tail_loss_probe import TailLossProbe
 
@@ -37,7 +35,6 @@ class SendFlow(SendRecord):
     """A `SendRecord` that changes.
 
     Attributes:
-        pace_keeper: the peers that the flow waits for.
         pace_checked_mono_ns: when it was last asked because of an ack.
         is_awake: something has happened since it came to rest; see `SendFlows`.
     """
@@ -55,7 +52,6 @@ class SendFlow(SendRecord):
     ) -> None:
         """``epoch``: of this session.  ``framing_octets``: of a frame, beside its payload."""
         super().__init__(flow, window, retention, budget, options, framing_octets)
-        self.pace_keeper = PaceKeeper(self)
         self.pace_checked_mono_ns = 0
         self.is_awake = False
         self._epoch = epoch
@@ -92,9 +88,7 @@ class SendFlow(SendRecord):
 
     # Messages
 
-    def fits(self, size: int) -> bool:
-        """Whether a payload of ``size`` octets may be sent now."""
-        return overflow.fits(self, size)
+    fits = overflow.fits
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -308,17 +302,7 @@ class SendFlow(SendRecord):
 
     # Peers
 
-    def on_peer_up(self, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
-        """As `membership.join`."""
-        membership.join(self, epoch, repairs, max_payload)
-
-    def on_peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
-        """As `membership.leave`."""
-        membership.leave(self, self.pace_keeper, epoch, reason, may_return, successor)
-
-    def on_peer_ended(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """As `membership.end`."""
-        membership.end(self, epoch, reason, successor)
+    on_peer_up, on_peer_down, on_peer_ended = membership.join, membership.leave, membership.end
 
     def probe(self) -> None:
         """Have the peers say what they miss, if an ack is awaited."""

@@ -1,13 +1,13 @@
 """Peers of a flow that come, fall silent, return, and end: what they owe an ack for.  No I/O, no clock."""
 
+from ..frames import MAX_PAYLOAD
 from .abandonment import lose_evicted, lose_for_some, lose_unacked, release
-from .pace import PaceKeeper
 from .record import SendRecord
 
 MAX_SUSPENDED = 64  # silent peers for which messages are kept
 
 
-def join(flow: SendRecord, epoch: int, repairs: bool, max_payload: int) -> None:
+def join(flow: SendRecord, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
     """A peer joined: it need not acknowledge what left before.  Or it returned: what it has not acknowledged is kept.
 
     ``repairs``: it requests what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
@@ -30,9 +30,7 @@ def join(flow: SendRecord, epoch: int, repairs: bool, max_payload: int) -> None:
     flow.rtt.add_peer(epoch, receivers.all)
 
 
-def leave(
-    flow: SendRecord, pace_keeper: PaceKeeper, epoch: int, reason: str, may_return: bool, successor: int | None
-) -> None:
+def leave(flow: SendRecord, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
     """A peer went: for good, or perhaps to return; then what it owes is kept for it.
 
     What a ``successor`` of the same node has acknowledged in its stead is not lost.
@@ -43,11 +41,11 @@ def leave(
         _lose(flow, epoch, reason, successor)
         return
     if len(receivers.suspended) > MAX_SUSPENDED:
-        end(flow, receivers.suspended[0], "too many silent peers to keep messages for", None)
-    pace_keeper.release()
+        end(flow, receivers.suspended[0], "too many silent peers to keep messages for")
+    flow.pace_keeper.release()
 
 
-def end(flow: SendRecord, epoch: int, reason: str, successor: int | None) -> None:
+def end(flow: SendRecord, epoch: int, reason: str, successor: int | None = None) -> None:
     """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
     flow.receivers.on_down(epoch, may_return=False)
     _lose(flow, epoch, reason, successor)

@@ -20,12 +20,15 @@ peer's application does not read holds up no other flow.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from .flow_control import SLACK_OCTETS
-from .receivers import Lag, Receiver
-from .record import SendRecord
+from .flow_control import SLACK_OCTETS, FlowControlWindow
+from .in_flight import InFlight
+from .options import Pace
+from .queue import SendQueue
+from .receivers import Lag, Receiver, ReceiverSet
+from .retransmit_buffer import RetransmitBuffer
 
 LAG_NS = 200_000_000
 SEND_LAG_NS = 20_000_000  # while a thread waits for room to send
@@ -49,13 +52,21 @@ class PaceKeeper:
         changes: what is to be reported: by epoch, how many messages a peer is behind now; 0: it has caught up.
     """
 
-    def __init__(self, flow: SendRecord) -> None:
-        self.pace = flow.options.pace
+    def __init__(
+        self,
+        pace: Pace,
+        queue: SendQueue,
+        receivers: ReceiverSet,
+        unacked: RetransmitBuffer,
+        in_flight: InFlight,
+        window: FlowControlWindow,
+    ) -> None:
+        self.pace = pace
         self.suspects: frozenset[int] = frozenset()
         self.changes: dict[int, int] = {}
-        self._queue, self._receivers, self._unacked = flow.queue, flow.receivers, flow.unacked
-        self._in_flight, self._window = flow.in_flight, flow.flow_control
-        self._hellos_overtake = flow.in_flight.budget.hellos_overtake
+        self._queue, self._receivers, self._unacked = queue, receivers, unacked
+        self._in_flight, self._window = in_flight, window
+        self._hellos_overtake = in_flight.budget.hellos_overtake
         self._sent_at_ticks: deque[int] = deque([0] * SLOW_TICKS, SLOW_TICKS)  # the next number to leave, at each tick
         self._since_mono_ns = 0  # the flow has waited for the suspects
 
@@ -70,8 +81,10 @@ class PaceKeeper:
         receivers = self._receivers
         if self.pace == "slowest" or len(receivers.up) < 2:
             return False
+        had_room = self._in_flight.room > 0
         withholding = self._find_withholding(now_mono_ns, read)
-        raised = self._extend(withholding, read)
+        self._limit_unseen()
+        raised = not had_room and self._in_flight.room > 0
         blockers = self._blockers(size)
         suspects = self.suspects & blockers
         if not suspects or receivers.pacing in {suspects, self.suspects}:  # until now it waited for all of them
@@ -93,10 +106,16 @@ class PaceKeeper:
         return True
 
     def _find_withholding(self, now_mono_ns: int, read: Mapping[int, int]) -> set[int]:
-        """The peers that have read something, and neither acknowledged, refused nor requested it."""
+        """The peers that have read something, and neither acknowledged, refused nor requested it.
+
+        Notes what lagging peers have read.
+        """
         first_unacked, found = self._first_unacked(read), set[int]()
         for epoch, peer in self._receivers.those_up():
             before, peer.withheld = peer.withheld, None
+            if (lag := peer.lag) is not None:
+                lag.reads = epoch in read
+                lag.seen = lag.seen if self._hellos_overtake else max(lag.seen, read.get(epoch, 0))
             if (sequence := first_unacked.get(epoch)) is None:
                 continue
             arrived = self._queue.fragments.arrived(sequence, epoch)
@@ -106,6 +125,8 @@ class PaceKeeper:
             allowed_ns = REPEAT_NS if again else OVERTAKEN_NS if self._hellos_overtake else 0
             if now_mono_ns - since_mono_ns >= allowed_ns:
                 found.add(epoch)
+                if lag is not None:
+                    lag.withholds = True
         return found
 
     def _first_unacked(self, read: Mapping[int, int]) -> dict[int, int]:
@@ -184,16 +205,6 @@ class PaceKeeper:
 
     # What lagging peers are sent
 
-    def _extend(self, withholding: Collection[int], read: Mapping[int, int]) -> bool:
-        """Note what lagging peers have read; whether more may be sent to them, and none could."""
-        had_room = self._in_flight.room > 0
-        for epoch, lag in self._lagging():
-            lag.withholds, lag.reads = lag.withholds or epoch in withholding, epoch in read
-            if not self._hellos_overtake:
-                lag.seen = max(lag.seen, read.get(epoch, 0))
-        self._limit_unseen()
-        return not had_room and self._in_flight.room > 0
-
     def on_acked(self, epoch: int, records: Sequence[Sequence[int]] | range) -> None:
         """A peer has acknowledged these."""
         if records:
@@ -201,20 +212,16 @@ class PaceKeeper:
 
     def on_seen(self, epoch: int, end: int) -> None:
         """By what a peer says, what was sent below ``end`` has arrived there."""
-        if epoch in self._receivers.lagging:
-            lag, end = self._receivers.of[epoch].lag, min(end, self._queue.next_to_send)
-            if lag is not None and end > lag.seen:
-                lag.seen = end
-                self._limit_unseen()
-
-    def _lagging(self) -> list[tuple[int, Lag]]:
-        return [(epoch, peer.lag) for epoch, peer in self._receivers.of.items() if peer.lag is not None]
+        peer, end = self._receivers.of.get(epoch), min(end, self._queue.next_to_send)
+        if peer is not None and peer.lag is not None and end > peer.lag.seen:
+            peer.lag.seen = end
+            self._limit_unseen()
 
     def _limit_unseen(self) -> None:
         """No lagging peer is to be sent more beyond what it has seen than may be in flight, unless it reads without
         acknowledging."""
         unseen, limit = [], self._in_flight.budget.limit
-        for _, lag in self._lagging():
+        for lag in [peer.lag for _, peer in self._receivers.those_up() if peer.lag is not None]:
             reads_on = lag.withholds and lag.reads
             if not (reads_on and self._hellos_overtake):  # there, hellos do not show what it has seen
                 unseen.append(self._unseen(lag.seen) - reads_on * (READS_ON_LIMITS - 1) * limit)

@@ -12,6 +12,7 @@ from .flow_control import FlowControlWindow
 from .in_flight import InFlight
 from .loss import ANY_PEER, NO_PEER, LossLedger, UnconfirmedEvictions
 from .options import FlowOptions
+from .pace import PaceKeeper
 from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
@@ -44,6 +45,7 @@ class SendRecord:
     Attributes:
         flow, options: as it was opened.
         repair: whether what a peer misses is retransmitted.
+        pace_keeper: the peers that the flow waits for.
         ack_handler: what is to get each ack, for `Context.deliveries`; or None.
         sent_octets, acknowledged, repaired, conflated: counters.  Conflated: states that newer ones have replaced
             before they were sent.
@@ -68,6 +70,9 @@ class SendRecord:
         self.in_flight = InFlight(budget, single, self.receivers.resuming)
         self.flow_control = FlowControlWindow(window)
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
+        self.pace_keeper = PaceKeeper(
+            options.pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control
+        )
         self.unconfirmed = UnconfirmedEvictions()
         self.added_octets = framing_octets - HEADER_OCTETS  # by the transport, to a frame
 
