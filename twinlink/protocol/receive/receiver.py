@@ -27,7 +27,6 @@ from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
 from .flows import FlowTable, ack_topic
 from .gap_detection import GapDetection
 from .nak import SelectiveRepeat
-from .payload_limit import PayloadLimit
 from .reorder_buffer import ReorderBuffer
 from .unclaimed import UnclaimedLimiter
 from .window import ReceiveWindow
@@ -76,9 +75,6 @@ class MessageReceiver:
         # Below the window of a sender like this one by a whole message: its flow control must not stop it before.
         held_octets = min(max(window - limits.max_payload, window // 8), UNCLAIMED_OCTETS)
         self._unclaimed = UnclaimedLimiter(context, self.flows, held_octets, self._understands_rejection, self.acks)
-        self._payload_limit = PayloadLimit(
-            peer_manager, self._flow_table, self._window, self._unclaimed, limit_counters
-        )
 
     # The path of a message
 
@@ -210,7 +206,7 @@ class MessageReceiver:
             stream.stale += 1
             return
         if len(payload) > receive_flow.max_payload:
-            self._payload_limit.reject(stream, sequence, sent_ns)
+            self._reject_too_long(stream, sequence, sent_ns)
             return
         if (
             not receive_flow.subscribed
@@ -258,7 +254,7 @@ class MessageReceiver:
             most = MAX_PAYLOAD if receive_flow is None else receive_flow.max_payload
             received = self._reassembler.receive(topic, fragment, known, most)
         except FrameTooLong as error:
-            self._payload_limit.on_first_fragment(receive_flow, epoch, error.args[0], sent_ns)
+            self._on_too_long(receive_flow, epoch, error.args[0], sent_ns)
             return None
         if isinstance(received, memoryview):
             return received
@@ -266,6 +262,29 @@ class MessageReceiver:
             progress = self.acks.fragment_progress(epoch, sent_ns, received, self._context.now_ns)
             self._context.outbox.append((ack_topic(topic), progress))
         return None
+
+    def _on_too_long(self, receive_flow: ReceiveFlow | None, epoch: int, sequence: int, sent_ns: int) -> None:
+        """The first fragment has arrived of a message that is longer than this link or the application takes.
+
+        What its flow takes, the sender does not know, and is sent a rejection.  The limit of the link is in the hellos:
+        such a message is a gap.
+        """
+        if receive_flow is None or self._peer_manager.find(epoch) is None or sequence > MAX_SEQUENCE:
+            self._limit_counters.exceeded("max_payload")
+            return
+        stream = receive_flow.streams.get(epoch) or self._flow_table.add_stream(receive_flow, epoch, sequence)
+        if stream.superseded:
+            return
+        if receive_flow.max_payload < MAX_PAYLOAD:
+            self._reject_too_long(stream, sequence, sent_ns)
+        else:
+            self._limit_counters.exceeded("max_payload")
+            stream.gaps.skip(stream, sequence)
+
+    def _reject_too_long(self, stream: PeerStream, sequence: int, sent_ns: int) -> None:
+        self._limit_counters.exceeded("max_payload")
+        if not self._window.is_jump(stream, sequence):
+            self._unclaimed.reject(stream, sequence, sent_ns)
 
     def on_abandoned(self, topic: bytes, frame: Frame, epoch: int, next_to_send: int) -> None:
         """Take in that messages will not come; without ranges it is a probe."""

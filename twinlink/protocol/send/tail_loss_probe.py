@@ -21,8 +21,11 @@ class TailLossProbe:
         self._flow_control = flow.flow_control
         self._unconfirmed = flow.unconfirmed
         self._repair = flow.repair
-        self._timer = ProbeTimer()
+        self._awaited: tuple[int | None, ...] = ()  # at the last tick
+        self._ticks = 0  # since which the same has been the oldest in flight
         self._presumed_lost: list[int] = []
+        self._stalled_at = (0, 0)
+        self._stalled_ticks = 0  # since which a peer that has something to consume has been there
 
     def on_tick(self) -> None:
         """Probe when something has been awaited since the last tick.
@@ -44,13 +47,16 @@ class TailLossProbe:
             slowest if slowest < queue.abandoned_end else None,
             lagged,
         )
-        still_waiting, presumes_loss = self._timer.on_tick(awaited)
+        before, self._awaited = self._awaited, awaited
+        still_waiting = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
+        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
         queue.forget_below(min([slowest, *(receivers.of[epoch].consumed for epoch in receivers.suspended)]))
-        if presumes_loss:
+        if self._ticks >= LOSS_TICKS:
+            self._ticks = 0  # the next have their two seconds, too
             self._presume_lost()
         self._probe_stalled_peer(slowest)
         if fragmenting:
-            self._timer.forget()
+            self._awaited = ()  # it is not to be compared with what will be
         elif receivers.repairing and still_waiting:
             queue.probe()
 
@@ -76,8 +82,10 @@ class TailLossProbe:
         queue, receivers = self._queue, self._receivers
         position = (0 if self._repair else queue.next_to_send, slowest)
         due = slowest < queue.next_to_send
-        if self._timer.is_stalled(position, due) and receivers.up and receivers.all_take_fragments:
-            self._timer.restart()
+        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
+        self._stalled_at = position
+        if self._stalled_ticks >= LOSS_TICKS and receivers.up and receivers.all_take_fragments:
+            self._stalled_ticks = 0  # it has been asked: give it as long again
             queue.probe()
 
     def _presume_lost(self) -> None:
@@ -92,37 +100,3 @@ class TailLossProbe:
                 lose_unacked(self._flow, sequence, unacked_by)
         self._presumed_lost = [one for one in self._in_flight if repairing.isdisjoint(entries[one][1])]
         self._in_flight.remove(self._presumed_lost)
-
-
-class ProbeTimer:
-    """Told at each tick what the flow waits for, the oldest message that is in flight first."""
-
-    def __init__(self) -> None:
-        self._awaited: tuple[int | None, ...] = ()
-        self._ticks = 0  # since which the same has been the oldest in flight
-        self._stalled_at = (0, 0)
-        self._stalled_ticks = 0  # ticks since which that has been so
-
-    def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
-        """Whether anything is waited for that was at the last tick; whether the oldest in flight is to make way."""
-        before, self._awaited = self._awaited, awaited
-        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
-        same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
-        presumes_loss = self._ticks >= LOSS_TICKS
-        if presumes_loss:
-            self._ticks = 0  # the next have their two seconds, too
-        return same, presumes_loss
-
-    def forget(self) -> None:
-        """What is waited for is not to be compared with what will be."""
-        self._awaited = ()
-
-    def is_stalled(self, position: tuple[int, int], due: bool) -> bool:
-        """Whether a peer that is ``due`` to consume something has been at this place for long."""
-        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
-        self._stalled_at = position
-        return self._stalled_ticks >= LOSS_TICKS
-
-    def restart(self) -> None:
-        """The peer has been asked: give it as long again."""
-        self._stalled_ticks = 0
