@@ -49,11 +49,6 @@ class FlowControlWindow:
         """Whether half of what may be unconsumed is."""
         return 2 * self.octets >= self._limit or 2 * self._messages >= MAX_UNCONSUMED
 
-    @property
-    def on_ack_is_slow(self) -> bool:
-        """Whether nothing more leaves before `on_ack` has been called with some of the acks that are here."""
-        return self.unreported_acks >= MAX_UNREPORTED_ACKS
-
     def release(self, done: int) -> None:
         """Release the credit of what every peer is done with: all below ``done``."""
         unconsumed = self._unconsumed

@@ -8,7 +8,7 @@ from ..frames import HEADER_OCTETS, AbandonReason
 from ..rangeset import RangeSet
 from ..rtt import RttSamples
 from .congestion import InFlightBudget
-from .flow_control import FlowControlWindow
+from .flow_control import MAX_UNREPORTED_ACKS, FlowControlWindow
 from .in_flight import InFlight
 from .loss import ANY_PEER, NO_PEER, LossLedger, UnconfirmedEvictions
 from .options import FlowOptions
@@ -133,7 +133,8 @@ class SendRecord:
     @property
     def fullness(self) -> tuple[int, int, bool]:
         """Octets not acknowledged; octets not consumed; whether the application takes long for its acks."""
-        return self.unacked.octets, self.flow_control.octets, self.flow_control.on_ack_is_slow
+        window = self.flow_control
+        return self.unacked.octets, window.octets, window.unreported_acks >= MAX_UNREPORTED_ACKS
 
     @property
     def is_unread(self) -> bool:

@@ -14,13 +14,6 @@ class TailLossProbe:
 
     def __init__(self, flow: SendRecord) -> None:
         self._flow = flow
-        self._queue = flow.queue
-        self._receivers = flow.receivers
-        self._unacked = flow.unacked
-        self._in_flight = flow.in_flight
-        self._flow_control = flow.flow_control
-        self._unconfirmed = flow.unconfirmed
-        self._repair = flow.repair
         self._awaited: tuple[int | None, ...] = ()  # at the last tick
         self._ticks = 0  # since which the same has been the oldest in flight
         self._presumed_lost: list[int] = []
@@ -34,16 +27,17 @@ class TailLossProbe:
         what was announced as abandoned.  The message, its ack, the nak, what was consumed or the announcement may have
         been lost.
         """
-        queue, receivers = self._queue, self._receivers
+        flow = self._flow
+        queue, receivers = flow.queue, flow.receivers
         fragmenting = queue.on_tick()
         # Of a lagging peer nothing is in flight, nor what was refused.
         refuses = any(peer.refused for peer in receivers.of.values())
-        lagged = self._unacked.oldest() if receivers.lagging or refuses else None
+        lagged = flow.unacked.oldest() if receivers.lagging or refuses else None
         slowest = receivers.consumed_by_all if receivers.up else queue.abandoned_end
         awaited = (
-            self._in_flight.oldest,
-            self._flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
-            0 if receivers.resuming or self._unconfirmed.awaits_answer(receivers.up) else None,
+            flow.in_flight.oldest,
+            flow.flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
+            0 if receivers.resuming or flow.unconfirmed.awaits_answer(receivers.up) else None,
             slowest if slowest < queue.abandoned_end else None,
             lagged,
         )
@@ -63,12 +57,13 @@ class TailLossProbe:
     @property
     def awaits_nothing(self) -> bool:
         """Whether no message is queued, in flight or kept, and each peer has consumed all messages that it is owed."""
-        queue, receivers, end = self._queue, self._receivers, self._queue.next_sequence
-        if queue.has_pending or self._in_flight or self._unacked.entries or self._unconfirmed.open:
+        flow = self._flow
+        queue, receivers, end = flow.queue, flow.receivers, flow.queue.next_sequence
+        if queue.has_pending or flow.in_flight or flow.unacked.entries or flow.unconfirmed.open:
             return False
         if receivers.all != receivers.pacing or receivers.resuming:
             return False
-        untouched = self._repair and not queue.abandoned_end
+        untouched = flow.repair and not queue.abandoned_end
         return all(
             peer.consumed == end or (untouched and peer.consumed == peer.first_owed) for _, peer in receivers.those_up()
         )
@@ -79,8 +74,9 @@ class TailLossProbe:
         Without retransmission it waits for nothing, and a gap shows when something later arrives; so then only while
         nothing leaves: when the flow is idle, or when what was lost has all the room in the window.
         """
-        queue, receivers = self._queue, self._receivers
-        position = (0 if self._repair else queue.next_to_send, slowest)
+        flow = self._flow
+        queue, receivers = flow.queue, flow.receivers
+        position = (0 if flow.repair else queue.next_to_send, slowest)
         due = slowest < queue.next_to_send
         self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
         self._stalled_at = position
@@ -93,10 +89,11 @@ class TailLossProbe:
 
         It stays kept until they are past it, or until the next time, two seconds later: then it is lost.
         """
-        entries, repairing = self._unacked.entries, self._receivers.repairing
+        flow = self._flow
+        entries, repairing = flow.unacked.entries, flow.receivers.repairing
         for sequence in self._presumed_lost:
             unacked_by = entries[sequence][1] if sequence in entries else frozenset(repairing)
             if unacked_by and repairing.isdisjoint(unacked_by):
-                lose_unacked(self._flow, sequence, unacked_by)
-        self._presumed_lost = [one for one in self._in_flight if repairing.isdisjoint(entries[one][1])]
-        self._in_flight.remove(self._presumed_lost)
+                lose_unacked(flow, sequence, unacked_by)
+        self._presumed_lost = [one for one in flow.in_flight if repairing.isdisjoint(entries[one][1])]
+        flow.in_flight.remove(self._presumed_lost)
