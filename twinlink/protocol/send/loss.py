@@ -51,25 +51,25 @@ class LossLedger:
         reason: str,
         unacked_by: Collection[int] | None = (),
         lost_by: Collection[int] = (),
+        counted: bool = False,
     ) -> None:
         """Sequences from ``first`` to below ``end`` are lost: the peers ``lost_by`` will not get them.
 
         A late ack from every peer of ``unacked_by``, or from ``ANY_PEER`` where none owed one, revokes the loss.
+        ``counted``: they count as lost already, and an event is to name these peers, too.
         """
         epochs = frozenset(unacked_by or ())
+        self.unreported.setdefault((reason, frozenset(lost_by) or epochs), RangeSet()).add(first, end)
+        if counted:
+            return
         if unacked_by is ANY_PEER or unacked_by:
             self._remember(ANY_PEER if unacked_by is ANY_PEER else epochs, first, end)
         _add(self.unflushed, first, end)
         _add(self._unflushed_for.setdefault(reason, RangeSet()), first, end)
         if len(self._unflushed_for) > MAX_GROUPS:  # a reason may name a peer
             del self._unflushed_for[next(iter(self._unflushed_for))]
-        self.name(first, end, reason, lost_by or epochs)
         # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
         self.count += end - first
-
-    def name(self, first: int, end: int, reason: str, lost_by: Collection[int]) -> None:
-        """An event is to report that these peers will not get these messages, which count as lost already."""
-        self.unreported.setdefault((reason, frozenset(lost_by)), RangeSet()).add(first, end)
 
     def on_late_ack(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
