@@ -177,7 +177,7 @@ def test_who_can_ask_is_waited_for() -> None:
 
 def test_whether_a_part_goes_may_be_asked_while_its_message_is_given_up() -> None:
     """Who takes in an ack asks it without a lock, beside a thread that sends and drops the oldest."""
-    in_flight = InFlight(InFlightBudget(LIMIT), single=False)
+    in_flight = InFlight(InFlightBudget(LIMIT), single=False, uncertain=set())
     in_flight.add(0, FRAMING_OCTETS)
     in_flight.remove([0])
     assert in_flight.has_room_for_fragment(0)

@@ -7,7 +7,7 @@ import pytest
 from tests.core.pair import Outlet
 from tests.core.receiving import OURS, THEIRS
 from twinlink.message import Message
-from twinlink.protocol.frames import HELLO_TOPIC, Hello, Kind, ack_body, frame, parse
+from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, ack_body, frame, parse
 from twinlink.protocol.liveness import BEHIND_NS, PEER_TIMEOUT_NS, RESTART_NS, SUSPENDED_NS, TICK_NS
 from twinlink.protocol.reconnect import STEP_NS, TIMEOUT_FACTORS
 from twinlink.runtime.driver import SessionDriver
@@ -66,7 +66,9 @@ def test_our_own_frames_do_not_come_back_to_us(driver: SessionDriver) -> None:
     assert len(driver.session.messages.flow("flow").queue) == 0
 
 
-def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(driver: SessionDriver) -> None:
+def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(
+    driver: SessionDriver, transport: Kept
+) -> None:
     """What the old one left in buffers on the way may arrive for seconds."""
     old, new = THEIRS, THEIRS + 1
     received: list[Message] = []
@@ -92,6 +94,11 @@ def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(driv
     arrives(new, 0, late)
     arrives(old, 2, late)
     assert [(message.epoch, message.sequence) for message in received] == [(old, 0), (old, 1), (new, 0)]
+    answered = len(transport.sent)
+    driver.receive(
+        b"traffic/flow", frame(Kind.ABANDONED, old, 3, 1, abandoned_body(AbandonReason.EVICTED, [])), late, False
+    )
+    assert len(transport.sent) == answered  # it would take what was dropped as stale for delivered
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["up", "fell silent"])

@@ -6,7 +6,7 @@ from tests.core.sending import acknowledge, send, taken
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.flow_control import SLACK_OCTETS
-from twinlink.protocol.send.peer_windows import GROWTH
+from twinlink.protocol.send.pace import GROWTH
 from twinlink.protocol.send.queue import BUNDLE_OCTETS
 from twinlink.protocol.session import FlowOptions
 
@@ -88,9 +88,9 @@ def test_the_refusal_of_a_peer_that_is_not_up_changes_nothing(core: SendFlow) ->
     before = core.in_flight.budget.in_flight
     core.pace_keeper.on_refused(9, core.queue.next_to_send)
     assert core.in_flight.budget.in_flight == before
-    assert core.receivers.refused == {}
+    assert [peer.refused for peer in core.receivers.of.values()] == [0]
 
 
 def test_no_more_is_refused_than_was_sent(core: SendFlow) -> None:
     core.pace_keeper.on_refused(1, 2**62)
-    assert core.receivers.refused == {1: core.queue.next_to_send}
+    assert core.receivers.of[1].refused == core.queue.next_to_send

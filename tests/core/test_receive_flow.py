@@ -3,11 +3,14 @@
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
 from twinlink.message import Message
+from twinlink.protocol.context import Context
 from twinlink.protocol.receive.flow import ReceiveFlow
+from twinlink.protocol.receive.gap_detection import GapDetection
 
 MESSAGES = 50_000
 
@@ -23,7 +26,7 @@ def _threads_alternate() -> Iterator[None]:
 @pytest.mark.usefixtures("_threads_alternate")
 def test_nothing_is_counted_as_queued_when_all_is_taken() -> None:
     receive_flow = ReceiveFlow("x")
-    stream = receive_flow.add_stream(1, None, 0, False)
+    stream = receive_flow.add_stream(1, None, 0, GapDetection(Context(2, nullcontext), lambda *_: None))
     message = Message(b"12345", "x", 0, 1, None, 0, 0)
     size = len(message.payload)
 

@@ -11,7 +11,7 @@ def _two() -> ReceiverSet:
     these = ReceiverSet()
     these.on_up(THIS, 10, 10, repairs=True, sends_naks=True, max_payload=MAX)
     these.on_up(OTHER, 20, 20, repairs=False, sends_naks=False, max_payload=MAX)
-    these.consumed[THIS] = 15
+    these.of[THIS].consumed = 15
     return these
 
 
@@ -27,14 +27,14 @@ def test_who_falls_silent_is_kept_for_if_it_will_ask() -> None:
     assert not these.on_down(OTHER, may_return=True)
     assert these.all == {THIS}
     assert not these.up
-    assert (these.suspended, these.unread_by) == ({THIS: 15}, {OTHER: 20})
-    assert THIS in these.first_owed
-    assert OTHER not in these.first_owed
+    assert these.suspended == [THIS]
+    assert {epoch: peer.consumed for epoch, peer in these.of.items()} == {THIS: 15, OTHER: 20}
+    assert (these.first_owed(THIS, 0), these.first_owed(OTHER, 0)) == (10, 0)
 
 
 def test_who_is_back_goes_on_where_it_was() -> None:
     these = _absent()
     these.on_up(THIS, 100, 90, repairs=True, sends_naks=True, max_payload=MAX)
-    assert (these.consumed[THIS], these.first_owed[THIS]) == (15, 10)
-    assert these.resuming == {THIS: 90}
+    assert (these.of[THIS].consumed, these.first_owed(THIS, 0)) == (15, 10)
+    assert (these.resuming, these.of[THIS].resumed_at) == ({THIS}, 90)
     assert not these.suspended

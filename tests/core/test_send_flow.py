@@ -421,7 +421,7 @@ def test_who_comes_does_not_owe_what_is_longer_than_it_takes(core: SendFlow) -> 
     for size in (10, 500, 20, 30):
         send(core, size)
     core.on_peer_up(2, repairs=True, max_payload=100)
-    assert core.receivers.first_owed[2] == 2
+    assert core.receivers.of[2].first_owed == 2
     assert acknowledge(core, 2, [0, 1, 2, 3]) == [2, 3]
 
 

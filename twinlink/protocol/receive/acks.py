@@ -28,47 +28,46 @@ class AckQueue:
 
     Attributes:
         sent: how many frames.
-        due: acks that are to be sent: topic, stream, records (or sequences in a row), T2 of the latter.
+        due: acks that are to be sent: stream, records (or sequences in a row), T2 of the latter.
     """
 
     def __init__(self, epoch: int) -> None:
         self.sent = 0
-        self.due: deque[tuple[bytes, PeerStream, Sequence[Record] | range, int]] = deque()
+        self.due: deque[tuple[PeerStream, Sequence[Record] | range, int]] = deque()
         self._epoch = epoch
         self._batch: list[Record] = []
-        self._batch_for: tuple[bytes, PeerStream] | None = None
+        self._batch_for: PeerStream | None = None
 
-    def add(self, topic: bytes, stream: PeerStream, record: Record, batched: bool) -> None:
+    def add(self, stream: PeerStream, record: Record, batched: bool) -> None:
         """Acknowledge one message: sequence, T1, T2; ``batched``: with others, when they are `MAX_BATCH`, or at
         `flush`."""
         if not batched:
             if self._batch_for is not None:  # it is older
                 self.flush()
-            self.due.append((topic, stream, (record,), 0))
+            self.due.append((stream, (record,), 0))
             return
-        if self._batch_for is None or self._batch_for[1] is not stream:
+        if self._batch_for is not stream:
             self.flush()
-            self._batch_for = (topic, stream)
+            self._batch_for = stream
         self._batch.append(record)
         if len(self._batch) >= MAX_BATCH:
             self.flush()
 
-    def add_range(self, topic: bytes, stream: PeerStream, sequences: range, received_ns: int) -> None:
+    def add_range(self, stream: PeerStream, sequences: range, received_ns: int) -> None:
         """Acknowledge messages in a row that arrived together, at most MAX_ACK_RANGE."""
         self.flush()
-        self.due.append((topic, stream, sequences, received_ns))
+        self.due.append((stream, sequences, received_ns))
 
-    def add_credit_update(self, topic: bytes, stream: PeerStream) -> None:
+    def add_credit_update(self, stream: PeerStream) -> None:
         """Say how far a stream is consumed."""
         self.flush()
-        self.due.append((topic, stream, (), 0))
+        self.due.append((stream, (), 0))
 
     def flush(self) -> None:
         """Make the batch due."""
         if self._batch_for is not None:
-            topic, stream = self._batch_for
-            records, self._batch, self._batch_for = self._batch, [], None
-            self.due.append((topic, stream, records, 0))
+            stream, records, self._batch, self._batch_for = self._batch_for, self._batch, [], None
+            self.due.append((stream, records, 0))
 
     def frames(self, now_ns: int) -> list[tuple[bytes, bytes]]:
         """Topic and frame of each ack that is due.
@@ -77,7 +76,7 @@ class AckQueue:
         """
         due, frames = self.due, []
         while due:
-            topic, stream, records, t2_ns = due.popleft()
+            stream, records, t2_ns = due.popleft()
             number = self.sent
             self.sent = number + 1
             if len(records) == 1 and type(records) is tuple:
@@ -103,11 +102,11 @@ class AckQueue:
             else:
                 acked = max([stream.acked, *[record[0] + 1 for record in records]])  # the last may be a repeat
                 frame = self._ack(stream, records, acked, number, now_ns)
-            frames.append((topic, frame))
+            frames.append((stream.receive_flow.ack_topic, frame))
             stream.acked = acked
             # What the application consumed before its ack was out could not be announced then.
             if records and stream.unreported_octets >= CREDIT_UPDATE_OCTETS:
-                due.appendleft((topic, stream, (), 0))
+                due.appendleft((stream, (), 0))
         return frames
 
     def credit_update(self, stream: PeerStream, now_ns: int) -> bytes:

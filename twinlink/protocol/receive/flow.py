@@ -1,12 +1,13 @@
 """The receiving side of one flow: order per sender session, and the queue for the application.  No I/O, no clock."""
 
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Protocol
 
 from ...message import Message
 from ...sync import Sync, Thresholds
-from ..frames import MAX_PAYLOAD
+from ..frames import MAX_PAYLOAD, AbandonReason
 from ..rangeset import RangeSet
 from .reorder_buffer import ReorderBuffer
 from .sequence import SequenceTracker
@@ -18,6 +19,40 @@ MESSAGE_OVERHEAD_OCTETS = 1024  # what Python needs for a message that is held, 
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
+class GapHandler(Protocol):
+    """What becomes of a message that is not simply the next one: there are two kinds of stream.
+
+    One stands for all streams of a session whose senders retransmit on request, `SelectiveRepeat`, and one for the
+    others, `GapDetection`.
+
+    Attributes:
+        requests: whether what is missing, or was refused, is requested.
+    """
+
+    requests: bool
+
+    def receive(self, stream: "PeerStream", message: Message, retransmitted: bool) -> bool:
+        """Take in a message; whether to acknowledge it.  Raises MalformedFrame."""
+
+    def receive_run(self, stream: "PeerStream", messages: Sequence[Message], retransmitted: bool) -> bool:
+        """Take in messages in a row; False: nothing is done, each is to be taken in by itself."""
+
+    def reject(self, stream: "PeerStream", sequence: int) -> bool:
+        """Go past a message that is rejected, which is no gap; False where it has been taken in before."""
+
+    def skip(self, stream: "PeerStream", sequence: int) -> None:
+        """Give up a message that this side cannot take: it is a gap."""
+
+    def on_abandoned(
+        self, stream: "PeerStream", reason: AbandonReason, ranges: list[tuple[int, int]], next_to_send: int
+    ) -> None:
+        """Take in what will not come, or a probe.  Everything below ``next_to_send`` was sent before."""
+
+    def on_start_sequence(self, stream: "PeerStream", first: int, first_arrived: int) -> None:
+        """The sender owes this side what it sent from ``first`` on, of which something has come already."""
+
+
+@dataclass(slots=True, eq=False)
 class PeerStream:
     """One sender session on one flow.
 
@@ -26,8 +61,11 @@ class PeerStream:
             missing.
         consumed: every sequence below has been handed to the application, or will never be.
         acked: every sequence below that arrived has been acknowledged, and the ack is sent.
-        repairs: whether this sender retransmits on request.
+        receive_flow, gaps: its flow, and which kind of stream it is.
         reorder_buffer: what is held until what is missing has come; None while nothing is.
+        superseded: a newer session has taken its place: what still comes is stale, and not acknowledged, as its sender
+            may be alive.
+        in_order: it is not, and there is no reorder buffer.  Stored, as each message asks: one look in place of two.
         first_arrived: the number that came first, until the sender has said from where on it owes us something.
         rejected: what this side does not take, and the sender has not said since that it will not come.
         waiting_octets: payload that is held, or queued for the application; ``granted_octets``: what that may be
@@ -40,53 +78,37 @@ class PeerStream:
         received_octets: payload that arrived, that of repeated messages included.
     """
 
-    __slots__ = (
-        "acked",
-        "conflated",
-        "consumed",
-        "epoch",
-        "first_arrived",
-        "granted_as",
-        "granted_octets",
-        "node",
-        "received_octets",
-        "refused_end",
-        "refused_octets",
-        "refused_size",
-        "rejected",
-        "rejected_count",
-        "reorder_buffer",
-        "repaired",
-        "repairs",
-        "repeated",
-        "stale",
-        "superseded_at",
-        "tracker",
-        "unreported_octets",
-        "waiting_octets",
-        "window_end",
-    )  # fmt: skip
+    receive_flow: "ReceiveFlow"
+    epoch: int
+    node: str | None
+    first: InitVar[int | None]
+    gaps: GapHandler
+    tracker: SequenceTracker = field(init=False)
+    consumed: int = field(init=False)
+    acked: int = field(init=False)
+    reorder_buffer: ReorderBuffer | None = None
+    superseded: bool = False
+    in_order: bool = True
+    first_arrived: int | None = None
+    rejected: RangeSet = field(default_factory=RangeSet)
+    waiting_octets: int = 0
+    granted_octets: int = 0
+    granted_as: int = 0
+    window_end: int | None = None
+    refused_end: int = 0
+    refused_size: int = 0
+    refused_octets: int = 0
+    unreported_octets: int = 0
+    received_octets: int = 0
+    rejected_count: int = 0
+    repaired: int = 0  # came on request
+    repeated: int = 0  # came again, and was here already
+    conflated: int = 0
+    stale: int = 0
 
-    def __init__(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> None:
-        self.epoch = epoch
-        self.node = node
-        self.repairs = repairs
-        self.reorder_buffer: ReorderBuffer | None = None
-        self.superseded_at: int | None = None  # where it stood when a newer session took its place: the rest is stale
+    def __post_init__(self, first: int | None) -> None:
         self.tracker = SequenceTracker(first)
-        self.consumed = first or 0
-        self.acked = self.consumed
-        self.first_arrived: int | None = None
-        self.waiting_octets = self.granted_octets = self.granted_as = 0
-        self.window_end: int | None = None
-        self.refused_end = self.refused_size = self.refused_octets = 0
-        self.unreported_octets = self.received_octets = 0
-        self.rejected_count = 0
-        self.rejected = RangeSet()
-        self.repaired = 0  # came on request
-        self.repeated = 0  # came again, and was here already
-        self.conflated = 0
-        self.stale = 0
+        self.consumed = self.acked = first or 0
 
 
 class UnreportedRanges:
@@ -123,7 +145,7 @@ class ReceiveFlow:
     """
 
     def __init__(self, flow: str) -> None:
-        self.flow = flow
+        self.flow, self.ack_topic = flow, f"ack/{flow}".encode()
         self.subscribed = False
         self.handler: Callable[[Message], None] | None = None
         self.queue: deque[Message] = deque()
@@ -154,9 +176,9 @@ class ReceiveFlow:
         """Remember of this session only what it counted."""
         self._forgotten.update(_counters(self.streams.pop(stream.epoch)))
 
-    def add_stream(self, epoch: int, node: str | None, first: int | None, repairs: bool) -> PeerStream:
+    def add_stream(self, epoch: int, node: str | None, first: int | None, gaps: GapHandler) -> PeerStream:
         """Begin a sender session; ``first`` is where it stood when we joined, if known."""
-        stream = self.streams[epoch] = PeerStream(epoch, node, first, repairs)
+        stream = self.streams[epoch] = PeerStream(self, epoch, node, first, gaps)
         return stream
 
     def subscribe(self, max_age: float | None, max_payload: int | None) -> None:

@@ -7,6 +7,7 @@ from ..frames import FLOW_NAME, MAX_SEQUENCE, MalformedFrame
 from ..limits import LimitCounters
 from ..peers import PeerManager
 from .flow import PeerStream, ReceiveFlow
+from .gap_detection import GapDetection
 from .nak import SelectiveRepeat
 from .window import ReceiveWindow
 
@@ -14,7 +15,10 @@ MAX_FLOWS = 1024  # that a link sends on, and that it takes from one peer
 FORGET_INTERVAL_NS = 100_000_000  # between two searches for a flow to forget, where there was none
 MAX_STRANGERS = 4096  # streams that are remembered of nodes that have not said hello
 
-Found = tuple[ReceiveFlow | None, bytes]  # None: it cannot be held; its ack topic
+
+def ack_topic(topic: bytes) -> bytes:
+    """The topic of the acks of what comes with this one."""
+    return b"ack/" + bytes(topic).partition(b"/")[2]
 
 
 class FlowTable:
@@ -22,7 +26,7 @@ class FlowTable:
 
     Attributes:
         flows: by name.
-        by_topic: each with its ack topic.
+        by_topic: the same.
     """
 
     def __init__(
@@ -30,14 +34,15 @@ class FlowTable:
         context: Context,
         peer_manager: PeerManager,
         repair: SelectiveRepeat,
+        detection: GapDetection,
         window: ReceiveWindow,
         max_flows: int,
         limit_counters: LimitCounters,
     ) -> None:
         self._context = context
-        self._repair = repair
+        self._repair, self._detection = repair, detection
         self.flows: dict[str, ReceiveFlow] = {}
-        self.by_topic: dict[bytes, Found] = {}
+        self.by_topic: dict[bytes, ReceiveFlow] = {}
         self._peer_manager = peer_manager
         self._window = window
         self._max_flows = max_flows
@@ -50,12 +55,11 @@ class FlowTable:
         """A flow, made when it is first named here or by a peer."""
         receive_flow = self.flows.get(name)
         if receive_flow is None:
-            receive_flow = self.flows[name] = ReceiveFlow(name)
-            self.by_topic[f"traffic/{name}".encode()] = receive_flow, f"ack/{name}".encode()
+            receive_flow = self.flows[name] = self.by_topic[f"traffic/{name}".encode()] = ReceiveFlow(name)
         return receive_flow
 
-    def add(self, topic: bytes, epoch: int) -> Found:
-        """A flow that a peer has named first.  Raises MalformedFrame."""
+    def add(self, topic: bytes, epoch: int) -> ReceiveFlow | None:
+        """A flow that a peer has named first; None: it cannot be held.  Raises MalformedFrame."""
         prefix, _, name = bytes(topic).partition(b"/")
         flow = name.decode("ascii", "replace")
         if prefix != b"traffic" or not FLOW_NAME.fullmatch(flow):
@@ -64,11 +68,11 @@ class FlowTable:
         is_full = len(self.flows) >= self._max_flows and not self._forget_one()
         if is_full or (self._named_by[by] >= MAX_FLOWS and not self._forget_one(by)):
             self._limit_counters.exceeded("flows")
-            return None, b"ack/" + name
+            return None
         self._named_by[by] += 1
         receive_flow = self.flow(flow)
         receive_flow.named_by = by
-        return receive_flow, b"ack/" + name
+        return receive_flow
 
     def _forget_one(self, by: int | None = None) -> bool:
         """Forget a flow without a subscription that no peer that is known uses; whether there was one, named ``by``
@@ -113,19 +117,20 @@ class FlowTable:
         peers, flow = self._peer_manager, receive_flow.flow
         peer = peers.find(epoch)
         if (evicted := receive_flow.evictable_stream(peers.up)) is not None:
-            self._repair.abandon(receive_flow, evicted)
+            self._repair.abandon(evicted)
             self._window.release(evicted)
             receive_flow.forget(evicted)
         if peer is None:
             self._add_stranger(receive_flow, epoch)
-            return receive_flow.add_stream(epoch, None, None, False)
+            return receive_flow.add_stream(epoch, None, None, self._detection)
         first, start_known = peers.start_sequence(epoch, flow), peers.start_known(epoch)
         repairs = peer.repairs and flow not in peer.detect
         if repairs or start_known:
             first = min(first, sequence)  # a hello may overtake data
         elif peer.repairs:
             first = sequence  # what is missing before it shows when the peer has said what it owes this side
-        stream = receive_flow.add_stream(epoch, peer.node, first, repairs)
+        gaps = self._repair if repairs else self._detection
+        stream = receive_flow.add_stream(epoch, peer.node, first, gaps)
         if peer.repairs and not start_known:
             stream.first_arrived = sequence if has_arrived else MAX_SEQUENCE
         return stream

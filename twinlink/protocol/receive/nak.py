@@ -5,45 +5,35 @@ from collections.abc import Callable, Sequence
 from ... import events as ev
 from ...message import Message
 from ..context import Context
-from ..frames import MAX_RANGES, MAX_SEQUENCE, AbandonReason, Kind, MalformedFrame, nak_body
-from ..rangeset import RangeSet
-from .delivery_checks import GapReporter
-from .flow import PeerStream, ReceiveFlow
+from ..frames import MAX_SEQUENCE, AbandonReason, MalformedFrame
+from .flow import PeerStream
+from .gap_detection import GapReporter
 from .reorder_buffer import ReorderBuffer
 
 
-class SelectiveRepeat:
-    """Repairs the streams of one session whose senders retransmit on request."""
+class SelectiveRepeat(GapReporter):
+    """The streams of one session whose senders retransmit on request.  As `flow.GapHandler` says."""
 
-    def __init__(
-        self,
-        context: Context,
-        gap_reporter: GapReporter,
-        deliver: Callable[[ReceiveFlow, PeerStream, ReorderBuffer, Message], None],
-    ) -> None:
+    requests = True
+
+    def __init__(self, context: Context, deliver: Callable[[PeerStream, ReorderBuffer, Message], None]) -> None:
         """``deliver`` is called with messages in order, and counts each in `ReorderBuffer.next_due`."""
-        self._context = context
-        self._gap_reporter = gap_reporter
+        super().__init__(context)
         self._deliver = deliver
 
-    def receive(
-        self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, message: Message, retransmitted: bool
-    ) -> bool:
-        """Take in a message that is not simply the next one; False where it was abandoned before.
-
-        Raises MalformedFrame.
-        """
+    def receive(self, stream: PeerStream, message: Message, retransmitted: bool) -> bool:
+        """False where it was abandoned before."""
         tracker, sequence, context = stream.tracker, message.sequence, self._context
         if sequence > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
-        self._nak_before(ack_topic, stream, sequence)
+        self._nak_before(stream, sequence)
         reorder_buffer = stream.reorder_buffer
         if reorder_buffer is None or not reorder_buffer.hold(message):
             if retransmitted:
                 stream.repeated += 1
             else:
                 tracker.duplicates += 1
-                context.report(ev.Duplicate(context.now_ns, receive_flow.flow, stream.epoch, sequence))
+                context.report(ev.Duplicate(context.now_ns, message.flow, stream.epoch, sequence))
             abandoned = sequence in tracker.missing or (
                 reorder_buffer is not None and reorder_buffer.is_abandoned(sequence)
             )
@@ -51,13 +41,11 @@ class SelectiveRepeat:
         tracker.received += 1
         stream.repaired += retransmitted
         stream.waiting_octets += len(message.payload)
-        self._release(receive_flow, stream)
+        self._release(stream)
         return True
 
-    def receive_run(
-        self, receive_flow: ReceiveFlow, stream: PeerStream, messages: Sequence[Message], retransmitted: bool
-    ) -> bool:
-        """Take in messages in a row; False, and nothing is done, unless all are missing, or all new behind a gap."""
+    def receive_run(self, stream: PeerStream, messages: Sequence[Message], retransmitted: bool) -> bool:
+        """True where all are missing, or all new behind a gap."""
         reorder_buffer = stream.reorder_buffer
         if reorder_buffer is None or messages[-1].sequence > MAX_SEQUENCE:
             return False
@@ -69,37 +57,37 @@ class SelectiveRepeat:
         stream.waiting_octets += sum([len(message.payload) for message in messages])
         if retransmitted:
             stream.repaired += len(messages)
-        self._release(receive_flow, stream)
+        self._release(stream)
         return True
 
-    def reject(self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int) -> bool:
-        """Go past a message that is rejected, which is no gap; False where it has been taken in before."""
+    def reject(self, stream: PeerStream, sequence: int) -> bool:
+        """What did not come before it is requested."""
         tracker, reorder_buffer = stream.tracker, stream.reorder_buffer
         if reorder_buffer is None and sequence == tracker.next:
             tracker.next = sequence + 1
             return True
-        self._nak_before(ack_topic, stream, sequence)
+        self._nak_before(stream, sequence)
         reorder_buffer = stream.reorder_buffer
         with self._context.uninterrupted():
             if reorder_buffer is not None and reorder_buffer.abandon([(sequence, sequence + 1)], silently=True):
-                self._release(receive_flow, stream)
+                self._release(stream)
                 return True
         return sequence in stream.rejected
 
-    def skip(self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int) -> None:
+    def skip(self, stream: PeerStream, sequence: int) -> None:
         """Give up a message that this side cannot take: it is a gap."""
         with self._context.uninterrupted():
-            self._nak_before(ack_topic, stream, sequence)
+            self._nak_before(stream, sequence)
             if stream.reorder_buffer is not None:
                 stream.reorder_buffer.abandon([(sequence, sequence + 1)], silently=False)
-                self._release(receive_flow, stream)
+                self._release(stream)
 
-    def _nak_before(self, ack_topic: bytes, stream: PeerStream, sequence: int) -> None:
+    def _nak_before(self, stream: PeerStream, sequence: int) -> None:
         """Request what was sent before a message that is here, and is found missing by that."""
         if sequence >= stream.tracker.next:
             if (found := self._expect(stream, sequence)) is not None:
                 next_due = stream.reorder_buffer.next_due if stream.reorder_buffer else found[0]
-                self._send_nak(ack_topic, stream, [found], next_due)
+                self._send_nak(stream, [found], next_due)
             self._expect(stream, sequence + 1)
 
     def _expect(self, stream: PeerStream, end: int) -> tuple[int, int] | None:
@@ -107,68 +95,41 @@ class SelectiveRepeat:
         if end <= stream.tracker.next:
             return None
         if stream.reorder_buffer is None:
-            stream.reorder_buffer = ReorderBuffer(stream.tracker.next)
+            stream.reorder_buffer, stream.in_order = ReorderBuffer(stream.tracker.next), False
         found = stream.reorder_buffer.expect(end)
         stream.tracker.next = end  # last: where Ctrl-C comes between, the next message shows what is missing
         return found
 
-    def _send_nak(self, ack_topic: bytes, stream: PeerStream, missing: list[tuple[int, int]], known: int) -> None:
-        """Name the ``missing`` ranges and, as not all of their rejections may have arrived, those that were rejected.
-
-        A range that there is no room for is not below ``known``, so the nak does not name it.
-        """
-        if len(missing) > MAX_RANGES:
-            known = min(known, missing[MAX_RANGES][0])
-            missing = missing[:MAX_RANGES]
-        if stream.rejected:
-            rejected, room = list(stream.rejected), MAX_RANGES - len(missing)
-            if len(rejected) > room:
-                known = min(known, rejected[room][0])
-            missing = list(RangeSet([*missing, *rejected[:room]]))
-        self._context.send_control(ack_topic, Kind.NAK, nak_body(stream.epoch, known, missing))
-
-    def request(self, ack_topic: bytes, stream: PeerStream, end: int) -> None:
+    def request(self, stream: PeerStream, end: int) -> None:
         """There is room for what was refused below ``end``."""
         found = self._expect(stream, end)
         if found is not None and stream.reorder_buffer is not None:
-            self._send_nak(ack_topic, stream, [found], stream.reorder_buffer.next_due)
+            self._send_nak(stream, [found], stream.reorder_buffer.next_due)
 
-    def tell_missing(self, ack_topic: bytes, stream: PeerStream) -> None:
-        """On a flow without retransmission: so that the sender knows what arrived, where acks were lost."""
-        if stream.tracker.next >= 0:
-            self._send_nak(ack_topic, stream, list(stream.tracker.missing), stream.tracker.next)
-
-    def _release(self, receive_flow: ReceiveFlow, stream: PeerStream) -> None:
+    def _release(self, stream: PeerStream) -> None:
         """Deliver what is due."""
         reorder_buffer = stream.reorder_buffer
         if reorder_buffer is None:
             return
         for released in reorder_buffer.release():
             if isinstance(released, Message):
-                self._deliver(receive_flow, stream, reorder_buffer, released)
+                self._deliver(stream, reorder_buffer, released)
                 continue
             first, end, silently = released
             with self._context.uninterrupted():
                 reorder_buffer.skip(first, end)
                 if not silently:
-                    self._gap_reporter.report_gap(receive_flow, stream, first, end)
+                    self.report_gap(stream, first, end)
         if reorder_buffer.complete:
-            stream.reorder_buffer = None
+            stream.reorder_buffer, stream.in_order = None, True
 
     def on_abandoned(
-        self,
-        receive_flow: ReceiveFlow,
-        ack_topic: bytes,
-        stream: PeerStream,
-        reason: AbandonReason,
-        ranges: list[tuple[int, int]],
-        next_to_send: int,
+        self, stream: PeerStream, reason: AbandonReason, ranges: list[tuple[int, int]], next_to_send: int
     ) -> None:
-        """Take in what will not come.  Everything below ``next_to_send`` was sent before.
+        """A nak follows a probe, for all that is missing.
 
-        A nak follows for all that is missing where there are no ranges: the frame is a probe.  With ranges one follows
-        only when something is newly found missing that is not among them: the sender may hold it for lost, and would
-        not probe for it.
+        With ranges one follows only when something is newly found missing that is not among them: the sender may hold
+        it for lost, and would not probe for it.
         """
         found = self._expect_announced(stream, ranges, next_to_send)
         for first, end in ranges:
@@ -176,13 +137,13 @@ class SelectiveRepeat:
         if stream.reorder_buffer is not None:
             abandoned = stream.reorder_buffer.abandon(ranges, reason is AbandonReason.CONFLATED)
             stream.conflated += abandoned if reason is AbandonReason.CONFLATED else 0
-            self._release(receive_flow, stream)
+            self._release(stream)
         if ranges and (found is None or found[0] >= next_to_send):
             return
         missing = list(stream.reorder_buffer.missing) if stream.reorder_buffer else []
         if ranges and found and not any(first < next_to_send and end > found[0] for first, end in missing):
             return
-        self._send_nak(ack_topic, stream, missing, stream.tracker.next)
+        self._send_nak(stream, missing, stream.tracker.next)
 
     def _expect_announced(
         self, stream: PeerStream, ranges: list[tuple[int, int]], next_to_send: int
@@ -198,18 +159,18 @@ class SelectiveRepeat:
                 stream.window_end = max(stream.window_end, end)
         return None
 
-    def on_start_sequence(self, receive_flow: ReceiveFlow, stream: PeerStream, first: int) -> None:
-        """What is below ``first`` was never owed to this side: it is no gap."""
+    def on_start_sequence(self, stream: PeerStream, first: int, first_arrived: int) -> None:
+        """What is missing before that is no gap."""
         if stream.reorder_buffer is not None:
-            stream.reorder_buffer.abandon([(0, first)], silently=True)
-            self._release(receive_flow, stream)
+            stream.reorder_buffer.abandon([(0, min(first, first_arrived))], silently=True)
+            self._release(stream)
 
-    def resend_nak(self, ack_topic: bytes, stream: PeerStream) -> None:
+    def resend_nak(self, stream: PeerStream) -> None:
         """Request all that is missing: the nak may be lost, and the sender probes only for what it owes this side."""
         if stream.reorder_buffer is not None and stream.reorder_buffer.missing:
-            self._send_nak(ack_topic, stream, list(stream.reorder_buffer.missing), stream.tracker.next)
+            self._send_nak(stream, list(stream.reorder_buffer.missing), stream.tracker.next)
 
-    def abandon(self, receive_flow: ReceiveFlow, stream: PeerStream, delivers: bool = True) -> None:
+    def abandon(self, stream: PeerStream, delivers: bool = True) -> None:
         """The session will not return: what it still owed is a gap.
 
         So is what is held behind that, unless this ``delivers`` it.
@@ -219,4 +180,4 @@ class SelectiveRepeat:
                 stream.waiting_octets -= stream.reorder_buffer.octets
                 stream.tracker.received -= stream.reorder_buffer.drop_held()
             stream.reorder_buffer.abandon_all()
-            self._release(receive_flow, stream)
+            self._release(stream)

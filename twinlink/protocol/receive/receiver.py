@@ -22,11 +22,11 @@ from ..limits import LimitCounters, Limits
 from ..peers import PeerManager
 from ..send.flow_control import MAX_UNCONSUMED
 from .acks import AckQueue, end_of_run
-from .delivery_checks import AgeFilter, GapReporter
+from .age_filter import AgeFilter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
-from .flows import FlowTable
+from .flows import FlowTable, ack_topic
+from .gap_detection import GapDetection
 from .nak import SelectiveRepeat
-from .payload_limit import PayloadLimit
 from .reorder_buffer import ReorderBuffer
 from .unclaimed import UnclaimedLimiter
 from .window import ReceiveWindow
@@ -51,25 +51,21 @@ class MessageReceiver:
     """
 
     def __init__(
-        self,
-        context: Context,
-        peer_manager: PeerManager,
-        limits: Limits,
-        limit_counters: LimitCounters,
+        self, context: Context, peer_manager: PeerManager, limits: Limits, limit_counters: LimitCounters
     ) -> None:
         self.acks = AckQueue(context.epoch)
         self._context, self._peer_manager = context, peer_manager
         self._deliveries = context.deliveries
         self.awaits_tick = False
         self._age_filter = AgeFilter(context)
-        self._gap_reporter = GapReporter(context)
-        self._repair = SelectiveRepeat(context, self._gap_reporter, self._deliver)
+        self._repair = SelectiveRepeat(context, self._deliver)
+        self._detection = GapDetection(context, self._deliver_at_once)
         window = limits.window
         self._window = ReceiveWindow(
             context, window, limits.receive_buffer, self._repair, limit_counters, lambda: peer_manager.up
         )
         self._flow_table = FlowTable(
-            context, peer_manager, self._repair, self._window, limits.max_flows, limit_counters
+            context, peer_manager, self._repair, self._detection, self._window, limits.max_flows, limit_counters
         )
         self.report_refused = self._window.report_refused
         self.flow, self.flows = self._flow_table.flow, self._flow_table.flows
@@ -78,12 +74,7 @@ class MessageReceiver:
         self._limit_counters = limit_counters
         # Below the window of a sender like this one by a whole message: its flow control must not stop it before.
         held_octets = min(max(window - limits.max_payload, window // 8), UNCLAIMED_OCTETS)
-        self._unclaimed = UnclaimedLimiter(
-            context, self.flows, held_octets, self._understands_rejection, self._gap_reporter, self._repair, self.acks
-        )
-        self._payload_limit = PayloadLimit(
-            peer_manager, self._flow_table, self._repair, self._window, self._unclaimed, limit_counters
-        )
+        self._unclaimed = UnclaimedLimiter(context, self.flows, held_octets, self._understands_rejection, self.acks)
 
     # The path of a message
 
@@ -92,9 +83,9 @@ class MessageReceiver:
     ) -> None:
         """Take in a data or retransmit frame."""
         self.awaits_tick = True
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
+        receive_flow = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         if receive_flow is None:
-            self._unclaimed.reject_unheld(ack_topic, epoch, ((sequence, sent_ns),))
+            self._unclaimed.reject_unheld(ack_topic(topic), epoch, ((sequence, sent_ns),))
             return
         stream = receive_flow.streams.get(epoch)
         if stream is None:
@@ -107,18 +98,18 @@ class MessageReceiver:
         message = _new(Message, fields)
         if (
             sequence != stream.tracker.next
-            or stream.reorder_buffer is not None
+            or not stream.in_order
             or receive_flow.watched
             or not receive_flow.subscribed
         ):
-            self._on_message(receive_flow, ack_topic, stream, message, retransmitted, in_bulk)
+            self._on_message(stream, message, retransmitted, in_bulk)
             return
         # The fast lane: what `_take_in` does for several, for one message that is its stream's next, on a flow without
         # checks.  A frame takes 1.9 us with it, and 2.3 us without.
         tracker, handler, deliveries = stream.tracker, receive_flow.handler, self._deliveries
         if handler is None or deliveries or receive_flow.queue:
             if stream.waiting_octets + size > stream.granted_octets or len(receive_flow.queue) > MAX_UNCONSUMED:
-                self._on_message(receive_flow, ack_topic, stream, message, retransmitted, in_bulk)
+                self._on_message(stream, message, retransmitted, in_bulk)
                 return
             if handler is not None:
                 deliveries.append((receive_flow, _ONE, receive_flow.flow, QUEUED))
@@ -134,15 +125,15 @@ class MessageReceiver:
             deliveries.append((handler, (message,), receive_flow.flow, MESSAGES))
         # What has a handler is acknowledged at once: the handler may take its time.
         record = (sequence, sent_ns, self._context.now_ns)
-        self.acks.add(ack_topic, stream, record, in_bulk and handler is None)
+        self.acks.add(stream, record, in_bulk and handler is None)
 
     def on_bundle(self, topic: bytes, frame: Frame, epoch: int, in_bulk: bool) -> None:
         """Take in a bundle: runs of messages whose numbers are in a row."""
         self.awaits_tick = True
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
+        receive_flow = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         words, sequences, sent_ns, payloads = parse_bundle(frame, epoch)
         if receive_flow is None:
-            self._unclaimed.reject_unheld(ack_topic, epoch, tuple(zip(sequences, sent_ns, strict=True)))
+            self._unclaimed.reject_unheld(ack_topic(topic), epoch, tuple(zip(sequences, sent_ns, strict=True)))
             return
         stream, at, count = receive_flow.streams.get(epoch), 0, len(words)
         received_ns, flow = self._context.now_ns, receive_flow.flow
@@ -161,39 +152,33 @@ class MessageReceiver:
             )  # fmt: skip
             has_room = self._window.has_room(stream, len(frame))
             messages = list(map(_new, repeat(Message), fields))
-            self._on_run(receive_flow, ack_topic, stream, messages, retransmitted, has_room)
+            self._on_run(stream, messages, retransmitted, has_room)
             at = end
         if not in_bulk or self._deliveries:
             self.acks.flush()
 
-    def _on_run(
-        self,
-        receive_flow: ReceiveFlow,
-        ack_topic: bytes,
-        stream: PeerStream,
-        messages: list[Message],
-        retransmitted: bool,
-        has_room: bool,
-    ) -> None:
+    def _on_run(self, stream: PeerStream, messages: list[Message], retransmitted: bool, has_room: bool) -> None:
         """Take in messages in a row of a bundle: they are acknowledged together, if they can be."""
-        first, unchecked = messages[0].sequence, receive_flow.subscribed and not receive_flow.watched
+        first, receive_flow = messages[0].sequence, stream.receive_flow
+        unchecked = receive_flow.subscribed and not receive_flow.watched
         together = unchecked and len(messages) > 1 and has_room
-        if together and first == stream.tracker.next and stream.reorder_buffer is None:
-            self._take_in(receive_flow, stream, messages, is_next=True)
-        elif not (together and self._repair.receive_run(receive_flow, stream, messages, retransmitted)):
+        if together and first == stream.tracker.next and stream.in_order:
+            self._take_in(stream, messages, is_next=True)
+        elif not (together and stream.gaps.receive_run(stream, messages, retransmitted)):
             for message in messages:
-                self._on_message(receive_flow, ack_topic, stream, message, retransmitted, in_bulk=True)
+                self._on_message(stream, message, retransmitted, in_bulk=True)
             return
-        self.acks.add_range(ack_topic, stream, range(first, first + len(messages)), self._context.now_ns)
+        self.acks.add_range(stream, range(first, first + len(messages)), self._context.now_ns)
 
-    def _take_in(self, receive_flow: ReceiveFlow, stream: PeerStream, messages: list[Message], is_next: bool) -> None:
+    def _take_in(self, stream: PeerStream, messages: list[Message], is_next: bool) -> None:
         """Have messages in a row delivered; ``is_next``: they are the stream's next ones.
 
         Ctrl-C comes where a call ends.  So the last statements of each branch stand in a row without one: either a
         message is delivered and counted, or it is missing and will be retransmitted.  Deferring signals instead takes
         10 us.
         """
-        tracker, handler, deliveries, flow = stream.tracker, receive_flow.handler, self._deliveries, receive_flow.flow
+        tracker, receive_flow, deliveries = stream.tracker, stream.receive_flow, self._deliveries
+        handler, flow = receive_flow.handler, receive_flow.flow
         count, end = len(messages), messages[-1].sequence + 1
         if handler is None or deliveries or receive_flow.queue:
             if handler is not None:
@@ -214,57 +199,46 @@ class MessageReceiver:
 
     # Off the path: what is not simply the next message of a flow without checks
 
-    def _on_message(
-        self,
-        receive_flow: ReceiveFlow,
-        ack_topic: bytes,
-        stream: PeerStream,
-        message: Message,
-        retransmitted: bool,
-        in_bulk: bool,
-    ) -> None:
+    def _on_message(self, stream: PeerStream, message: Message, retransmitted: bool, in_bulk: bool) -> None:
         payload, _, sequence, _, _, sent_ns, received_ns = message
+        receive_flow = stream.receive_flow
+        if stream.superseded:
+            stream.stale += 1
+            return
         if len(payload) > receive_flow.max_payload:
-            self._payload_limit.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
+            self._reject_too_long(stream, sequence, sent_ns)
             return
         if (
             not receive_flow.subscribed
             and not self._unclaimed.admit(len(payload))
-            and self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
+            and self._unclaimed.reject(stream, sequence, sent_ns)
         ):
             return
-        if not self._window.admits(ack_topic, stream, sequence, len(payload)):
+        if not self._window.admits(stream, sequence, len(payload)):
             return
-        tracker = stream.tracker
-        new = is_next = sequence == tracker.next and stream.reorder_buffer is None
-        if not is_next:
-            if stream.superseded_at is not None:
-                stream.stale += 1  # not acknowledged: its sender may be alive, see `on_session_revived`
-                return
-            if stream.repairs:
-                if sequence in stream.rejected:
-                    self._unclaimed.reject(receive_flow, ack_topic, stream, sequence, sent_ns)
-                    return
-                if not self._repair.receive(receive_flow, ack_topic, stream, message, retransmitted):
-                    return  # its sender counts it as lost, and so does this side
-            else:
-                new = self._gap_reporter.on_arrival(receive_flow, stream, sequence)
-        if new and receive_flow.watched and not self._age_filter.admits(receive_flow, stream, message):
-            new = False
-            if is_next:
-                tracker.next = sequence + 1
-                tracker.received += 1
-        if new:
-            self._take_in(receive_flow, stream, [message], is_next)
+        if sequence == stream.tracker.next and stream.in_order:
+            self._deliver_at_once(stream, message, is_next=True)
+        elif sequence in stream.rejected:
+            self._unclaimed.reject(stream, sequence, sent_ns)
+            return
+        elif not stream.gaps.receive(stream, message, retransmitted):
+            return  # its sender counts it as lost, and so does this side
         batched = in_bulk and receive_flow.handler is None
-        self.acks.add(ack_topic, stream, (sequence, sent_ns, received_ns), batched)
-        self._window.request(ack_topic, stream)
+        self.acks.add(stream, (sequence, sent_ns, received_ns), batched)
+        self._window.request(stream)
 
-    def _deliver(
-        self, receive_flow: ReceiveFlow, stream: PeerStream, reorder_buffer: ReorderBuffer, message: Message
-    ) -> None:
+    def _deliver_at_once(self, stream: PeerStream, message: Message, is_next: bool = False) -> None:
+        """A message is delivered, unless it is too old; ``is_next``: it is the stream's next one."""
+        if not stream.receive_flow.watched or self._age_filter.admits(stream, message):
+            self._take_in(stream, [message], is_next)
+        elif is_next:
+            stream.tracker.next = message.sequence + 1
+            stream.tracker.received += 1
+
+    def _deliver(self, stream: PeerStream, reorder_buffer: ReorderBuffer, message: Message) -> None:
         """A message whose turn has come in the reorder buffer goes to the application."""
-        if receive_flow.watched and not self._age_filter.admits(receive_flow, stream, message):
+        receive_flow = stream.receive_flow
+        if receive_flow.watched and not self._age_filter.admits(stream, message):
             stream.waiting_octets -= len(message.payload)
             reorder_buffer.next_due += 1
             return
@@ -275,19 +249,42 @@ class MessageReceiver:
 
     def on_fragment(self, topic: bytes, fragment: Frame, epoch: int, sent_ns: int, known: bool) -> memoryview | None:
         """Take in a fragment; returns the frame that it completes.  ``known``: it is from a peer."""
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
+        receive_flow = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         try:
             most = MAX_PAYLOAD if receive_flow is None else receive_flow.max_payload
             received = self._reassembler.receive(topic, fragment, known, most)
         except FrameTooLong as error:
-            self._payload_limit.on_first_fragment(receive_flow, ack_topic, epoch, error.args[0], sent_ns)
+            self._on_too_long(receive_flow, epoch, error.args[0], sent_ns)
             return None
         if isinstance(received, memoryview):
             return received
         if known:
             progress = self.acks.fragment_progress(epoch, sent_ns, received, self._context.now_ns)
-            self._context.outbox.append((ack_topic, progress))
+            self._context.outbox.append((ack_topic(topic), progress))
         return None
+
+    def _on_too_long(self, receive_flow: ReceiveFlow | None, epoch: int, sequence: int, sent_ns: int) -> None:
+        """The first fragment has arrived of a message that is longer than this link or the application takes.
+
+        What its flow takes, the sender does not know, and is sent a rejection.  The limit of the link is in the hellos:
+        such a message is a gap.
+        """
+        if receive_flow is None or self._peer_manager.find(epoch) is None or sequence > MAX_SEQUENCE:
+            self._limit_counters.exceeded("max_payload")
+            return
+        stream = receive_flow.streams.get(epoch) or self._flow_table.add_stream(receive_flow, epoch, sequence)
+        if stream.superseded:
+            return
+        if receive_flow.max_payload < MAX_PAYLOAD:
+            self._reject_too_long(stream, sequence, sent_ns)
+        else:
+            self._limit_counters.exceeded("max_payload")
+            stream.gaps.skip(stream, sequence)
+
+    def _reject_too_long(self, stream: PeerStream, sequence: int, sent_ns: int) -> None:
+        self._limit_counters.exceeded("max_payload")
+        if not self._window.is_jump(stream, sequence):
+            self._unclaimed.reject(stream, sequence, sent_ns)
 
     def on_abandoned(self, topic: bytes, frame: Frame, epoch: int, next_to_send: int) -> None:
         """Take in that messages will not come; without ranges it is a probe."""
@@ -295,43 +292,35 @@ class MessageReceiver:
         reason, ranges = parse_abandoned(frame)
         if next_to_send > MAX_SEQUENCE:
             raise MalformedFrame("sequence")
-        receive_flow, ack_topic = self._by_topic.get(topic) or self._add_flow(topic, epoch)
+        receive_flow = self._by_topic.get(topic) or self._add_flow(topic, epoch)
         if receive_flow is None:
             if not ranges:  # have it send again what it still keeps, to be rejected
-                self._context.send_control(ack_topic, Kind.NAK, nak_body(epoch, 0, [(0, next_to_send)]))
+                self._context.send_control(ack_topic(topic), Kind.NAK, nak_body(epoch, 0, [(0, next_to_send)]))
             return
         stream = receive_flow.streams.get(epoch)
         if stream is None:
             if self._peer_manager.find(epoch) is None:
                 return
             stream = self._flow_table.add_stream(receive_flow, epoch, next_to_send, has_arrived=False)
-        if not self._window.admits_announced(stream, ranges, next_to_send):
+        if stream.superseded or not self._window.admits_announced(stream, ranges, next_to_send):
             return
-        if stream.repairs:
-            self._repair.on_abandoned(receive_flow, ack_topic, stream, reason, ranges, next_to_send)
-            self._window.request(ack_topic, stream, probed=not ranges)
-        elif not ranges:
-            if 0 <= stream.tracker.next < next_to_send:  # nothing comes later that would show the gap
-                self._gap_reporter.report_gap(receive_flow, stream, stream.tracker.next, next_to_send)
-            self._repair.tell_missing(ack_topic, stream)
+        stream.gaps.on_abandoned(stream, reason, ranges, next_to_send)
+        self._window.request(stream, probed=not ranges)
         if not ranges:
             receive_flow.consume_gaps(stream)
-            self.acks.add_credit_update(ack_topic, stream)  # the last one may have been lost as well
+            self.acks.add_credit_update(stream)  # the last one may have been lost as well
 
     # Peers
 
     def on_hello(self, epoch: int, hello: Hello, new: bool) -> None:
         """Take in which flows a session retransmits; ``new``: it was not known before."""
-        for flow in hello.detect & self.flows.keys():
-            if (stream := self.flows[flow].streams.get(epoch)) is not None and stream.repairs:
-                stream.repairs = False  # data overtook the hello that says so: what is missing is not requested
-                self._repair.abandon(self.flows[flow], stream)
-        for receive_flow in list(self.flows.values()) if new else ():  # data may overtake the first hello, too
-            if (stream := receive_flow.streams.get(epoch)) is not None:
+        # data may overtake the hello that names its flow, or the first one
+        for flow in list(self.flows) if new else hello.detect & self.flows.keys():
+            if (stream := self.flows[flow].streams.get(epoch)) is not None:
                 stream.node = hello.node
-                stream.repairs = hello.repairs and receive_flow.flow not in hello.detect
-                if not stream.repairs:  # what is missing will not be requested
-                    self._repair.abandon(receive_flow, stream)
+                stream.gaps = self._repair if hello.repairs and flow not in hello.detect else self._detection
+                if not stream.gaps.requests:
+                    self._repair.abandon(stream)
 
     def on_start_sequence(self, epoch: int) -> None:
         """A peer has said from where on it owes this side something, after some of it has come."""
@@ -342,12 +331,8 @@ class MessageReceiver:
             first_arrived, stream.first_arrived = stream.first_arrived, None
             if first_arrived is not None:
                 first = self._peer_manager.start_sequence(epoch, receive_flow.flow)
-                if stream.repairs:
-                    self._repair.on_start_sequence(receive_flow, stream, min(first, first_arrived))
-                elif first < first_arrived:
-                    self._gap_reporter.report_gap(receive_flow, stream, first, first_arrived)
-            if stream.repairs:
-                self._repair.resend_nak(f"ack/{receive_flow.flow}".encode(), stream)
+                stream.gaps.on_start_sequence(stream, first, first_arrived)
+            self._repair.resend_nak(stream)
 
     def on_session_end(self, epoch: int, successor: int | None) -> None:
         """A session will not return: what is missing of it is a gap, and what is held behind that is delivered.
@@ -359,17 +344,17 @@ class MessageReceiver:
         for receive_flow in list(self.flows.values()):
             if (stream := receive_flow.streams.get(epoch)) is not None:
                 newer = None if successor is None else receive_flow.streams.get(successor)
-                self._repair.abandon(receive_flow, stream, delivers=newer is None or not newer.tracker.received)
+                self._repair.abandon(stream, delivers=newer is None or not newer.tracker.received)
                 if successor is not None:
-                    stream.superseded_at = stream.tracker.next
-                    stream.tracker.next = MAX_SEQUENCE + 1  # nothing is simply the next one any more
+                    stream.superseded, stream.in_order = True, False
+                    stream.window_end = None  # nothing is requested
 
     def on_session_revived(self, epoch: int) -> None:
         """A session that was taken for replaced is alive: it goes on where it was."""
         for receive_flow in list(self.flows.values()):
             stream = receive_flow.streams.get(epoch)
-            if stream is not None and stream.superseded_at is not None:
-                stream.tracker.next, stream.superseded_at = stream.superseded_at, None
+            if stream is not None and stream.superseded:
+                stream.superseded, stream.in_order = False, True
 
     # Flows
 
@@ -393,9 +378,9 @@ class MessageReceiver:
         for receive_flow in list(self.flows.values()):
             for stream in list(receive_flow.streams.values()):
                 if stream.unreported_octets:
-                    self.acks.add_credit_update(f"ack/{receive_flow.flow}".encode(), stream)
+                    self.acks.add_credit_update(stream)
                 if stream.granted_octets:
-                    self._window.on_tick(f"ack/{receive_flow.flow}".encode(), stream)
+                    self._window.on_tick(stream)
                     self.awaits_tick |= stream.window_end is not None
             if receive_flow.watched:
                 self._age_filter.report_changes(receive_flow)

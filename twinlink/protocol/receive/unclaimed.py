@@ -6,9 +6,7 @@ from ... import events as ev
 from ..context import Context
 from ..frames import MAX_SEQUENCE, REJECTED, Kind, MalformedFrame, ack_body
 from .acks import AckQueue
-from .delivery_checks import GapReporter
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
-from .nak import SelectiveRepeat
 from .sequence import MAX_GAPS
 
 REPORT_INTERVAL_NS = 1_000_000_000
@@ -24,8 +22,6 @@ class UnclaimedLimiter:
         flows: Mapping[str, ReceiveFlow],
         limit: int,
         understands: Callable[[int], bool],
-        gap_reporter: GapReporter,
-        repair: SelectiveRepeat,
         acks: AckQueue,
     ) -> None:
         """At most ``limit`` octets are held of all ``flows`` without a subscription together.
@@ -38,8 +34,6 @@ class UnclaimedLimiter:
         self._octets = 0  # an upper bound of what is held
         self._counted_mono_ns = self._reported_mono_ns = 0
         self._understands = understands
-        self._gap_reporter = gap_reporter
-        self._repair = repair
         self._acks = acks
 
     def admit(self, octets: int) -> bool:
@@ -56,9 +50,7 @@ class UnclaimedLimiter:
         self._octets += octets
         return True
 
-    def reject(
-        self, receive_flow: ReceiveFlow, ack_topic: bytes, stream: PeerStream, sequence: int, sent_ns: int
-    ) -> bool:
+    def reject(self, stream: PeerStream, sequence: int, sent_ns: int) -> bool:
         """Drop a message and send its sender a rejection; False where the message has arrived before.
 
         Raises MalformedFrame.
@@ -66,23 +58,19 @@ class UnclaimedLimiter:
         with self._context.uninterrupted():
             if sequence > MAX_SEQUENCE:
                 raise MalformedFrame("sequence")
-            if stream.repairs:
-                skipped = self._repair.reject(receive_flow, ack_topic, stream, sequence)
-            else:
-                skipped = self._gap_reporter.reject(receive_flow, stream, sequence)
-            if not skipped:
+            if not stream.gaps.reject(stream, sequence):
                 return False
             if sequence not in stream.rejected:
                 stream.rejected.add(sequence, sequence + 1)
                 if len(stream.rejected) > MAX_GAPS:  # no nak has room for so many
                     stream.rejected.drop_first_range()
                 if sequence not in stream.tracker.missing:  # else a gap has named it
-                    self._count(receive_flow, stream, sequence)
+                    self._count(stream, sequence)
             if self._understands(stream.epoch):
-                self._acks.add(ack_topic, stream, (sequence, sent_ns, REJECTED), batched=False)
+                self._acks.add(stream, (sequence, sent_ns, REJECTED), batched=False)
             else:
                 stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
-                self._acks.add_credit_update(ack_topic, stream)
+                self._acks.add_credit_update(stream)
             return True
 
     def reject_unheld(self, ack_topic: bytes, epoch: int, messages: Sequence[tuple[int, int]]) -> None:
@@ -92,7 +80,8 @@ class UnclaimedLimiter:
             consumed = max(sequence for sequence, _ in messages) + 1
             self._context.send_control(ack_topic, Kind.ACK, ack_body(epoch, consumed, records))
 
-    def _count(self, receive_flow: ReceiveFlow, stream: PeerStream, sequence: int) -> None:
+    def _count(self, stream: PeerStream, sequence: int) -> None:
+        receive_flow = stream.receive_flow
         stream.rejected_count += 1
         receive_flow.rejected.add(stream.epoch, sequence)
         if receive_flow.sync is not None:

@@ -47,10 +47,10 @@ class ReceiveWindow:
         self._repair = repair
         self._limits = limits
         self._granted = 0
-        self._refused: dict[PeerStream, bytes] = {}  # streams whose senders are to be told, with their ack topics
+        self._refused: dict[PeerStream, None] = {}  # streams whose senders are to be told
         self._granted_to: Counter[int] = Counter()  # by peer; 0: nodes that are not up
 
-    def admits(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> bool:
+    def admits(self, stream: PeerStream, sequence: int, size: int) -> bool:
         """Whether to take in this message, which is not of the fast lane; if not, it is counted as refused.
 
         Its sender is sent a refusal, as it is to go on at the pace of others only while this side reads.
@@ -69,7 +69,7 @@ class ReceiveWindow:
             if fits and self._grant(stream, waiting + size):
                 return True
         self._limits.exceeded("window")
-        self._refuse(ack_topic, stream, sequence, size)
+        self._refuse(stream, sequence, size)
         return False
 
     def is_jump(self, stream: PeerStream, sequence: int) -> bool:
@@ -97,24 +97,24 @@ class ReceiveWindow:
         messages = min(stream.tracker.next - stream.consumed, stream.tracker.received)
         return fits and messages <= MAX_UNCONSUMED + MAX_UNCONSUMED // 8
 
-    def _refuse(self, ack_topic: bytes, stream: PeerStream, sequence: int, size: int) -> None:
-        if not stream.repairs:
+    def _refuse(self, stream: PeerStream, sequence: int, size: int) -> None:
+        if not stream.gaps.requests:
             return  # what comes next shows the gap
         if stream.window_end is None:
             stream.window_end = stream.tracker.next
         stream.refused_end = max(stream.refused_end, sequence + 1)
         stream.refused_size = size
         stream.refused_octets += size
-        self._refused[stream] = ack_topic
+        self._refused[stream] = None
         if stream.refused_octets >= REFUSED_OCTETS:
             self.report_refused()
 
     def report_refused(self) -> None:
         """Send senders what has been refused since the last refusal."""
         while self._refused:
-            stream, ack_topic = self._refused.popitem()
-            stream.refused_octets = 0
-            self._context.send_control(ack_topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
+            stream, _ = self._refused.popitem()
+            stream.refused_octets, topic = 0, stream.receive_flow.ack_topic
+            self._context.send_control(topic, Kind.REFUSED, refused_body(stream.epoch, stream.refused_end))
 
     def has_room(self, stream: PeerStream, octets: int) -> bool:
         """Whether so many octets more, of messages that are not held, may wait; they are granted."""
@@ -148,13 +148,13 @@ class ReceiveWindow:
         """Nothing of this stream waits any more."""
         self._set_grant(stream, 0)
 
-    def on_tick(self, ack_topic: bytes, stream: PeerStream) -> None:
+    def on_tick(self, stream: PeerStream) -> None:
         """Take back what a stream does not use, and request what was refused."""
         if stream.granted_octets > 2 * max(stream.waiting_octets, FIRST_GRANT_OCTETS):
             self._set_grant(stream, max(stream.waiting_octets, FIRST_GRANT_OCTETS))
-        self.request(ack_topic, stream)
+        self.request(stream)
 
-    def request(self, ack_topic: bytes, stream: PeerStream, probed: bool = False) -> None:
+    def request(self, stream: PeerStream, probed: bool = False) -> None:
         """Where the window is closed, and there is room: request what was refused first, unless that is on its way.
 
         ``probed``: the sender asks what is missing; it is told what was refused, too, as it may not know.
@@ -162,7 +162,7 @@ class ReceiveWindow:
         if stream.window_end is None:
             return
         if probed:
-            self._refused[stream] = ack_topic
+            self._refused[stream] = None
         reorder_buffer, next_expected = stream.reorder_buffer, stream.tracker.next
         if reorder_buffer is not None and reorder_buffer.missing:
             return
@@ -174,4 +174,4 @@ class ReceiveWindow:
             return
         end = min(stream.refused_end, next_expected + max(1, room // max(1, stream.refused_size)))
         stream.window_end = None if end == stream.refused_end else end
-        self._repair.request(ack_topic, stream, end)
+        self._repair.request(stream, end)

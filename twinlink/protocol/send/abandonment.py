@@ -24,10 +24,8 @@ def abandon(flow: SendRecord, sequence: int, reason: AbandonReason) -> None:
         return  # it is announced as abandoned when a peer misses it
     if reason is AbandonReason.CONFLATED:
         flow.conflated += not lost
-    elif lost:
-        flow.losses.name(sequence, sequence + 1, REASONS[reason], unacked_by)
     else:
-        flow.losses.add(sequence, sequence + 1, REASONS[reason], unacked_by)
+        flow.losses.add(sequence, sequence + 1, REASONS[reason], unacked_by, counted=lost)
     flow.queue.abandon(reason, sequence, sequence + 1)
 
 
@@ -43,19 +41,15 @@ def reject(flow: SendRecord, epoch: int, sequence: int, reason: str = NOT_TAKEN)
     if len(flow.unacked.entries[sequence][1]) > 1:
         lose_for_some(flow, (epoch,), sequence, reason)
         flow.acked_by(epoch, sequence)
-    elif release(flow, sequence):
-        flow.losses.name(sequence, sequence + 1, reason, (epoch,))
     else:
-        flow.losses.add(sequence, sequence + 1, reason, lost_by=(epoch,))
+        flow.losses.add(sequence, sequence + 1, reason, lost_by=(epoch,), counted=release(flow, sequence))
 
 
 def lose_for_some(flow: SendRecord, epochs: Collection[int], sequence: int, reason: str) -> None:
     """These peers will not get it, and others owe an ack for it."""
-    if sequence in flow.unacked.lost:
-        flow.losses.name(sequence, sequence + 1, reason, epochs)
-    else:
-        flow.unacked.lost.add(sequence)
-        flow.losses.add(sequence, sequence + 1, reason, lost_by=epochs)
+    counted = sequence in flow.unacked.lost
+    flow.unacked.lost.add(sequence)
+    flow.losses.add(sequence, sequence + 1, reason, lost_by=epochs, counted=counted)
 
 
 def give_up_longer(flow: SendRecord, size: int, reason: str) -> None:
@@ -92,23 +86,21 @@ def on_request(flow: SendRecord, epoch: int, missing: Sequence[tuple[int, int]],
 
 def lose_skipped(flow: SendRecord) -> None:
     """Lose, from the oldest on, what every peer that owes an ack has skipped, and none of them will request."""
-    entries, consumed, repairing = flow.unacked.entries, flow.receivers.consumed, flow.receivers.repairing
+    entries, receivers = flow.unacked.entries, flow.receivers
+    done = receivers.up - receivers.repairing
     while (sequence := flow.unacked.oldest()) is not None:
         unacked_by = entries[sequence][1]
-        if any(epoch in repairing or consumed.get(epoch, 0) <= sequence for epoch in unacked_by):
+        if any(epoch not in done or receivers.of[epoch].consumed <= sequence for epoch in unacked_by):
             return
         lose_unacked(flow, sequence, unacked_by, "the peer went past it without acknowledging it")
 
 
 def lose_unacked(flow: SendRecord, sequence: int, unacked_by: frozenset[int], reason: str = NOT_ACKED) -> None:
     """No ack has come, and the peers that owe one will not get it."""
-    if release(flow, sequence):
-        flow.losses.name(sequence, sequence + 1, reason, unacked_by)
-    else:
-        flow.losses.add(sequence, sequence + 1, reason, unacked_by)
+    flow.losses.add(sequence, sequence + 1, reason, unacked_by, counted=release(flow, sequence))
 
 
 def lose_evicted(flow: SendRecord, epoch: int, ranges: Sequence[tuple[int, int, bool]]) -> None:
     """Peer ``epoch`` will not get these, which had been evicted; of each range, whether it counts as lost already."""
-    for first, end, counts in ranges:
-        (flow.losses.name if counts else flow.losses.add)(first, end, REASONS[AbandonReason.EVICTED], lost_by=(epoch,))
+    for first, end, counted in ranges:
+        flow.losses.add(first, end, REASONS[AbandonReason.EVICTED], lost_by=(epoch,), counted=counted)

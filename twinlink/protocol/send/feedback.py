@@ -68,7 +68,7 @@ class FeedbackDispatcher:
         except BaseException:
             flow.recover_after_interrupt()
             raise
-        if flow.pace_keeper.watches:
+        if flow.receivers.lagging:
             flow.pace_keeper.on_acked(epoch, records)
         if flow.queue.has_pending:
             self._send_flows.on_feedback(flow)

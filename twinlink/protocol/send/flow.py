@@ -7,7 +7,6 @@ from typing import Any
 from ...message import Ack
 from ..frames import (
     HEADER_OCTETS,
-    MAX_PAYLOAD,
     MAX_RANGES,
     REJECTED,
     AbandonReason,
@@ -26,7 +25,6 @@ from .congestion import InFlightBudget
 from .flow_control import MAX_UNREPORTED_ACKS
 from .loss import ANY_PEER, NO_PEER
 from .options import FlowOptions
-from .pace import PaceKeeper
 from .record import SendRecord
 from .tail_loss_probe import TailLossProbe
 
@@ -37,7 +35,6 @@ class SendFlow(SendRecord):
     """A `SendRecord` that changes.
 
     Attributes:
-        pace_keeper: the peers that the flow waits for.
         pace_checked_mono_ns: when it was last asked because of an ack.
         is_awake: something has happened since it came to rest; see `SendFlows`.
     """
@@ -55,7 +52,6 @@ class SendFlow(SendRecord):
     ) -> None:
         """``epoch``: of this session.  ``framing_octets``: of a frame, beside its payload."""
         super().__init__(flow, window, retention, budget, options, framing_octets)
-        self.pace_keeper = PaceKeeper(self)
         self.pace_checked_mono_ns = 0
         self.is_awake = False
         self._epoch = epoch
@@ -72,8 +68,7 @@ class SendFlow(SendRecord):
         ``read``: as `PeerManager.read_positions` says.
         """
         self._tail_loss_probe.on_tick()
-        if self.receivers.end_resumptions():
-            self.in_flight.uncertain = bool(self.receivers.resuming)
+        self.receivers.end_resumptions()
         self.pace_keeper.on_tick(now_mono_ns, read)
         if not self.repair and self.losses.count != self._probed_losses and self.receivers.up:
             self._probed_losses = self.losses.count
@@ -93,9 +88,7 @@ class SendFlow(SendRecord):
 
     # Messages
 
-    def fits(self, size: int) -> bool:
-        """Whether a payload of ``size`` octets may be sent now."""
-        return overflow.fits(self, size)
+    fits = overflow.fits
 
     def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
@@ -278,12 +271,11 @@ class SendFlow(SendRecord):
         self.acknowledged += sum(end - first for first, end in arrived)
         on_request(self, epoch, missing, t4_mono_ns)
         for first, end in self.unconfirmed.answerable(missing, self.receivers.pacing - {epoch}, t4_mono_ns):
-            self.queue.retransmit(first, end, epoch, self.receivers.first_owed.get(epoch, 0))
+            self.queue.retransmit(first, end, epoch, self.receivers.first_owed(epoch, 0))
             self.unconfirmed.on_abandoned(first, end)
-        resuming = self.receivers.resuming
-        if known >= resuming.get(epoch, 0) or len(missing) == MAX_RANGES:  # it has said what it could
-            resuming.pop(epoch, None)
-            self.in_flight.uncertain = bool(resuming)
+        receivers = self.receivers
+        if epoch in receivers.resuming and (known >= receivers.of[epoch].resumed_at or len(missing) == MAX_RANGES):
+            receivers.resuming.discard(epoch)  # it has said what it could
         return acks
 
     def on_consumed(self, epoch: int, consumed: int) -> None:
@@ -291,11 +283,11 @@ class SendFlow(SendRecord):
 
         What it skipped without an ack is lost, where it cannot request it.
         """
-        receivers, all_consumed = self.receivers, self.receivers.consumed
-        known = all_consumed.get(epoch)
-        if known is not None and known < consumed <= self.queue.next_to_send:
-            all_consumed[epoch] = consumed
-            self.flow_control.release(consumed if len(all_consumed) == 1 else receivers.consumed_by_pacing)
+        receivers = self.receivers
+        peer = receivers.of.get(epoch)
+        if peer is not None and peer.is_up and peer.consumed < consumed <= self.queue.next_to_send:
+            peer.consumed = consumed
+            self.flow_control.release(consumed if len(receivers.up) == 1 else receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
         if self.unacked.entries and not (receivers.all_take_fragments and self.repair):
@@ -310,17 +302,7 @@ class SendFlow(SendRecord):
 
     # Peers
 
-    def on_peer_up(self, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
-        """As `membership.join`."""
-        membership.join(self, epoch, repairs, max_payload)
-
-    def on_peer_down(self, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
-        """As `membership.leave`."""
-        membership.leave(self, self.pace_keeper, epoch, reason, may_return, successor)
-
-    def on_peer_ended(self, epoch: int, reason: str, successor: int | None = None) -> None:
-        """As `membership.end`."""
-        membership.end(self, epoch, reason, successor)
+    on_peer_up, on_peer_down, on_peer_ended = membership.join, membership.leave, membership.end
 
     def probe(self) -> None:
         """Have the peers say what they miss, if an ack is awaited."""

@@ -1,4 +1,8 @@
-"""Flow control: what the peers' applications have not consumed yet.  Bounds the memory of both sides."""
+"""Flow control: what the peers' applications have not consumed yet.  Bounds the memory of both sides.
+
+Three modules: the window of a flow is here; receivers.py has what is known of each peer; and pace.py finds out how much
+the peers have room for, and which of them the flow does not wait for.
+"""
 
 from collections import deque
 
@@ -44,11 +48,6 @@ class FlowControlWindow:
     def is_half_full(self) -> bool:
         """Whether half of what may be unconsumed is."""
         return 2 * self.octets >= self._limit or 2 * self._messages >= MAX_UNCONSUMED
-
-    @property
-    def on_ack_is_slow(self) -> bool:
-        """Whether nothing more leaves before `on_ack` has been called with some of the acks that are here."""
-        return self.unreported_acks >= MAX_UNREPORTED_ACKS
 
     def release(self, done: int) -> None:
         """Release the credit of what every peer is done with: all below ``done``."""

@@ -190,7 +190,7 @@ class SendFlows:
     def first_owed_by(self, epoch: int, most: int) -> dict[str, int]:
         """By flow, for at most so many, the first number that was owed to a peer when it came up."""
         flows = list(self.flows.items())[:most]
-        return {name: flow.receivers.first_owed[epoch] for name, flow in flows if epoch in flow.receivers.first_owed}
+        return {name: flow.receivers.of[epoch].first_owed for name, flow in flows if epoch in flow.receivers.all}
 
     def transmit_order(self) -> list[SendFlow]:
         """The flows with something to transmit: those of high priority first, the others in turns."""

@@ -1,6 +1,6 @@
 """What of a flow is in flight: transmitted, and neither acknowledged nor refused by a peer that the flow waits for."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from itertools import repeat
 
 from .congestion import InFlightBudget
@@ -13,13 +13,13 @@ class InFlight:
 
     Attributes:
         budget: of all flows with which it shares what may be in flight.
-        uncertain: the transport may still have what was in flight to a peer that fell silent, and is back.
+        uncertain: `ReceiverSet.resuming`: the transport may still have what was in flight to these before.
     """
 
-    def __init__(self, budget: InFlightBudget, single: bool) -> None:
+    def __init__(self, budget: InFlightBudget, single: bool, uncertain: Set[int]) -> None:
         """``single``: one message at a time."""
         self.budget = budget
-        self.uncertain = False
+        self.uncertain = uncertain
         self._single = single
         self._transmitted = 0  # octets so far, framing included
         self._transmit_until: int | None = None  # so many, while a peer lags

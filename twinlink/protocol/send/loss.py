@@ -51,25 +51,25 @@ class LossLedger:
         reason: str,
         unacked_by: Collection[int] | None = (),
         lost_by: Collection[int] = (),
+        counted: bool = False,
     ) -> None:
         """Sequences from ``first`` to below ``end`` are lost: the peers ``lost_by`` will not get them.
 
         A late ack from every peer of ``unacked_by``, or from ``ANY_PEER`` where none owed one, revokes the loss.
+        ``counted``: they count as lost already, and an event is to name these peers, too.
         """
         epochs = frozenset(unacked_by or ())
+        self.unreported.setdefault((reason, frozenset(lost_by) or epochs), RangeSet()).add(first, end)
+        if counted:
+            return
         if unacked_by is ANY_PEER or unacked_by:
             self._remember(ANY_PEER if unacked_by is ANY_PEER else epochs, first, end)
         _add(self.unflushed, first, end)
         _add(self._unflushed_for.setdefault(reason, RangeSet()), first, end)
         if len(self._unflushed_for) > MAX_GROUPS:  # a reason may name a peer
             del self._unflushed_for[next(iter(self._unflushed_for))]
-        self.name(first, end, reason, lost_by or epochs)
         # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
         self.count += end - first
-
-    def name(self, first: int, end: int, reason: str, lost_by: Collection[int]) -> None:
-        """An event is to report that these peers will not get these messages, which count as lost already."""
-        self.unreported.setdefault((reason, frozenset(lost_by)), RangeSet()).add(first, end)
 
     def on_late_ack(self, sequence: int, epoch: int) -> bool:
         """A message arrived at this peer; returns whether it counted as lost until now, and does no more."""
@@ -145,17 +145,18 @@ class UnconfirmedEvictions:
     What a peer says it lacks may still be there, unread, behind what it has answered: a connection that has ended is
     read to its end beside the next.  So this is announced to it as abandoned, and it is probed again.  What it has not
     acknowledged by then, and lacks no more, it has given up: that is lost.  Whether other peers have it stays open.
-
-    Attributes:
-        open: whether there is any.
     """
 
     def __init__(self) -> None:
-        self.open = False
         self._unknown: dict[int, RangeSet] = {}  # peer epoch -> sequences
         self._missing: dict[int, RangeSet] = {}  # peer epoch -> those that it has said it lacks
         self._withholds_since_mono_ns = 0  # an answer to one peer for the sake of others; 0: it does not
         self._lost = RangeSet()  # of these, what counts as lost already, since another peer lacks it
+
+    @property
+    def open(self) -> bool:
+        """Whether there is any."""
+        return bool(self._unknown or self._missing)
 
     def awaits_answer(self, up: frozenset[int]) -> bool:
         """Whether a peer that is ``up`` has said what it lacks, and is to be probed again."""
@@ -163,7 +164,6 @@ class UnconfirmedEvictions:
 
     def add(self, epochs: Collection[int], sequence: int, lost: bool) -> None:
         """These peers may have it; ``lost``: it counts as lost already."""
-        self.open = self.open or bool(epochs)
         for epoch in epochs:
             self._unknown.setdefault(epoch, RangeSet()).add(sequence, sequence + 1)
         if lost:
@@ -250,7 +250,6 @@ class UnconfirmedEvictions:
         self._unknown = {epoch: ranges for epoch, ranges in self._unknown.items() if ranges}
         self._missing = {epoch: ranges for epoch, ranges in self._missing.items() if ranges}
         first_ranges = [ranges.first_range() for ranges in self._all()]
-        self.open = bool(first_ranges)
         self._lost.take(0, min((one[0] for one in first_ranges if one), default=MAX_SEQUENCE + 1))
 
     def all(self) -> RangeSet:

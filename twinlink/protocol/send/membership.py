@@ -1,13 +1,13 @@
 """Peers of a flow that come, fall silent, return, and end: what they owe an ack for.  No I/O, no clock."""
 
+from ..frames import MAX_PAYLOAD
 from .abandonment import lose_evicted, lose_for_some, lose_unacked, release
-from .pace import PaceKeeper
 from .record import SendRecord
 
 MAX_SUSPENDED = 64  # silent peers for which messages are kept
 
 
-def join(flow: SendRecord, epoch: int, repairs: bool, max_payload: int) -> None:
+def join(flow: SendRecord, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
     """A peer joined: it need not acknowledge what left before.  Or it returned: what it has not acknowledged is kept.
 
     ``repairs``: it requests what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
@@ -18,46 +18,42 @@ def join(flow: SendRecord, epoch: int, repairs: bool, max_payload: int) -> None:
         first_owed = flow.unacked.add_receiver(
             epoch, range(queue.next_to_send, queue.next_sequence), receivers.up, max_payload
         )
-    was_away = epoch in receivers.unread_by
+    was_away = epoch in receivers.of and epoch not in receivers.all
     receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and flow.repair, max_payload)
     flow.flow_control.release(receivers.consumed_by_pacing)
     if was_away:
         queue.probe()
     if epoch in receivers.resuming:
-        flow.in_flight.uncertain = True
         queue.fragments.on_peer_resumed(epoch)
         queue.probe()
     queue.has_pending = queue.has_pending or queue.next_to_send < queue.next_sequence
     flow.rtt.add_peer(epoch, receivers.all)
 
 
-def leave(
-    flow: SendRecord, pace_keeper: PaceKeeper, epoch: int, reason: str, may_return: bool, successor: int | None
-) -> None:
+def leave(flow: SendRecord, epoch: int, reason: str, may_return: bool = False, successor: int | None = None) -> None:
     """A peer went: for good, or perhaps to return; then what it owes is kept for it.
 
     What a ``successor`` of the same node has acknowledged in its stead is not lost.
     """
     receivers = flow.receivers
     is_suspended = receivers.on_down(epoch, may_return)
-    flow.in_flight.uncertain = bool(receivers.resuming)
     if not is_suspended:
         _lose(flow, epoch, reason, successor)
         return
     if len(receivers.suspended) > MAX_SUSPENDED:
-        end(flow, next(iter(receivers.suspended)), "too many silent peers to keep messages for", None)
-    pace_keeper.release()
+        end(flow, receivers.suspended[0], "too many silent peers to keep messages for")
+    flow.pace_keeper.release()
 
 
-def end(flow: SendRecord, epoch: int, reason: str, successor: int | None) -> None:
+def end(flow: SendRecord, epoch: int, reason: str, successor: int | None = None) -> None:
     """A peer will not return: what it owed is lost; what others owe, too, is kept for them."""
-    flow.receivers.forget(epoch)
+    flow.receivers.on_down(epoch, may_return=False)
     _lose(flow, epoch, reason, successor)
 
 
 def _lose(flow: SendRecord, epoch: int, reason: str, successor: int | None) -> None:
     end_of_flow = flow.queue.next_sequence
-    taken_over = end_of_flow if successor is None else flow.receivers.first_owed.get(successor, end_of_flow)
+    taken_over = end_of_flow if successor is None else flow.receivers.first_owed(successor, end_of_flow)
     for sequence, entry in list(flow.unacked.entries.items()):
         if epoch not in entry[1]:
             continue
@@ -70,9 +66,9 @@ def _lose(flow: SendRecord, epoch: int, reason: str, successor: int | None) -> N
         elif not release(flow, sequence):
             flow.acknowledged += 1
     lose_evicted(flow, epoch, flow.unconfirmed.on_peer_ended(epoch))
-    if flow.receivers.consumed:
+    if flow.receivers.up:
         flow.flow_control.release(flow.receivers.consumed_by_pacing)
     elif not flow.receivers.all:
-        if not flow.receivers.unread_by:  # else its application may still have it before it
+        if not flow.receivers.of:  # else its application may still have it before it
             flow.flow_control.clear()
         flow.queue.clear()

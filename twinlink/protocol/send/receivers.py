@@ -1,52 +1,92 @@
-"""The receivers of one flow, and how far each of them is.  No I/O, no clock."""
+"""The table of flow control: the peers of one sending flow, and what is known of each.  No I/O, no clock."""
 
-from collections.abc import Collection
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ..frames import MAX_PAYLOAD
 
 RESUME_TICKS = 5  # a second: a peer that came back has been probed as often
 
 
-class ReceiverSet:
-    """Peers by epoch: *up*, or *suspended*, which fell silent and will request what they missed when they return.
+@dataclass(slots=True)
+class Lag:
+    """A peer that is up, has fallen behind, and is not waited for.
 
     Attributes:
+        left_at: the next number to leave when the flow stopped waiting for it.
+        seen: what was sent below has arrived there.
+        withholds: since then, it has read something, and neither acknowledged, refused nor requested it.
+        penalty_ticks: so long it does not count as having caught up.
+        reads: its hellos confirm new ones of this side.
+    """
+
+    left_at: int
+    seen: int
+    withholds: bool = False
+    penalty_ticks: int = 0
+    reads: bool = True
+
+
+@dataclass(slots=True)
+class Receiver:
+    """A peer: up, or down and perhaps to return.  What follows ``repairs`` is of a peer that is up.
+
+    Attributes:
+        max_payload: octets that it takes.
+        first_owed: the first number that it owes an ack for.
+        consumed: every sequence below is done with there.
+        repairs: it requests what it misses; so what it owes is kept for it while it is down.
+        takes_fragments: it takes frames in fragments, and says how much is there.
+        refused: one more than the highest number that it had no room for; 0: it had.  What it has not acknowledged
+            below that is not in flight to it.
+        window: the octets that it has room for, as far as its refusals show; None: they do not.
+        window_end: the number up to which that is tried.
+        lag: why the flow does not wait for it; None: it does.
+        withheld: the first message whose ack it withholds, how much it has of that, since when that has been so.
+        offences: how often the flow has waited anew for acks that it withheld.
+        is_slow: it is reported as slow.
+        resumed_at: the first unsent number when it returned; ``resuming_ticks``: left to say what it misses.
+    """
+
+    max_payload: int
+    first_owed: int
+    consumed: int
+    repairs: bool
+    takes_fragments: bool = True
+    is_up: bool = True
+    refused: int = 0
+    window: int | None = None
+    window_end: int = 0
+    lag: Lag | None = None
+    withheld: tuple[int, int, int] | None = None
+    offences: int = 0
+    is_slow: bool = False
+    resumed_at: int = 0
+    resuming_ticks: int = 0
+
+
+class ReceiverSet:
+    """Peers by epoch.  The sets follow from the records; each message reads them, so they are made when those change.
+
+    Attributes:
+        of: the records.
         all: those that get what is sent now, or have it kept for them: up and suspended.  Replaced, never changed.
         up: likewise.
+        suspended: those that fell silent, and will request what they missed when they return; the oldest first.
         lagging: of the peers that are up, those that have fallen behind: the flow does not wait for them.
         pacing: of the peers that are up, the others; all of them where none keeps up.  Replaced, never changed.
-        all_take_bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
-        all_take_fragments: whether all that are up take frames in fragments, and say how much is there.
         repairing: of the peers that are up, those that request what they miss.
-        first_owed: of all -> the first number that it owes an ack for.
+        resuming: of the peers that are up, those that came back, until they have said what they miss, or
+            `RESUME_TICKS` long.  Changed, never replaced.
+        all_take_bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
+        all_take_fragments: whether all that are up take frames in fragments.
         least_payload: octets that all take.
-        consumed: of the peers that are up -> every sequence below is done with there.
-        suspended: of the suspended peers -> what they had consumed.
-        unread_by: the consumed positions of the peers that are down, may return, and will request nothing.
-        refused: of the peers that are up, those that had no room for something -> one more than its highest number.
-            What they have not acknowledged below that is not in flight to them.
-        resuming: of the peers that are up, those that came back -> the first unsent number then; until they have said
-            what they miss, or `RESUME_TICKS` long.
     """
 
     def __init__(self) -> None:
-        self.all: frozenset[int] = frozenset()
-        self.up: frozenset[int] = frozenset()
-        self.lagging: frozenset[int] = frozenset()
-        self.pacing: frozenset[int] = frozenset()
-        self.all_take_bundles = False
-        self.all_take_fragments = False
-        self.repairing: set[int] = set()
-        self.first_owed: dict[int, int] = {}
-        self.consumed: dict[int, int] = {}
-        self.suspended: dict[int, int] = {}
-        self.unread_by: dict[int, int] = {}
-        self.refused: dict[int, int] = {}
-        self.resuming: dict[int, int] = {}
-        self._resuming_ticks: dict[int, int] = {}  # left, of each
-        self.least_payload = MAX_PAYLOAD
-        self._max_payload: dict[int, int] = {}  # of all
-        self._unfragmented_only: set[int] = set()  # of the peers that are up: those that take every frame whole
+        self.of: dict[int, Receiver] = {}
+        self.resuming: set[int] = set()
+        self.update()
 
     def on_up(
         self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool, max_payload: int
@@ -57,83 +97,71 @@ class ReceiverSet:
         ``repairs``: it reads bundles and fragments.  ``sends_naks``: it requests what it misses.
         ``max_payload``: what it takes.
         """
-        self._max_payload[epoch] = max_payload
-        self.first_owed.setdefault(epoch, first_owed)
+        consumed, before = first_owed, self.of.pop(epoch, None)
+        if before is not None:
+            consumed = before.consumed
+        if before is not None and epoch in self.all:
+            first_owed = before.first_owed
+        self.of[epoch] = Receiver(max_payload, first_owed, consumed, sends_naks, repairs)
         if epoch in self.suspended:
-            self.resuming[epoch], self._resuming_ticks[epoch] = next_to_send, RESUME_TICKS
-        if not repairs:
-            self._unfragmented_only.add(epoch)
-        self.consumed.setdefault(epoch, self.suspended.pop(epoch, self.unread_by.pop(epoch, first_owed)))
-        if sends_naks:
-            self.repairing.add(epoch)
-        self._update()
+            self.of[epoch].resumed_at, self.of[epoch].resuming_ticks = next_to_send, RESUME_TICKS
+            self.resuming.add(epoch)
+        self.update()
 
-    def end_resumptions(self) -> bool:
-        """Forget which peers are `resuming` that answer no probe; to be called at each tick.
-
-        Returns whether there were any.
-        """
-        before = list(self.resuming)
-        for epoch in before:
-            self._resuming_ticks[epoch] -= 1
-            if self._resuming_ticks[epoch] <= 0:
-                del self.resuming[epoch]
-        return bool(before)
+    def end_resumptions(self) -> None:
+        """Forget which peers are `resuming` that answer no probe; to be called at each tick."""
+        for epoch in list(self.resuming):
+            self.of[epoch].resuming_ticks -= 1
+            if self.of[epoch].resuming_ticks <= 0:
+                self.resuming.discard(epoch)
 
     def on_down(self, epoch: int, may_return: bool) -> bool:
         """It is not up any more; returns whether it is suspended now, so that what it owes is kept for it."""
-        consumed = self.consumed.pop(epoch, None)
-        if may_return and consumed is not None:
-            (self.suspended if epoch in self.repairing else self.unread_by)[epoch] = consumed
-        self.resuming.pop(epoch, None)
-        self.refused.pop(epoch, None)
-        self.repairing.discard(epoch)
-        self._unfragmented_only.discard(epoch)
-        if not may_return:
-            self.forget(epoch)
-        elif epoch not in self.suspended:
-            self.first_owed.pop(epoch, None)
-        self._update()
+        peer = self.of.pop(epoch, None)
+        if peer is not None and may_return:
+            self.of[epoch] = Receiver(peer.max_payload, peer.first_owed, peer.consumed, peer.repairs, is_up=False)
+        self.resuming.discard(epoch)
+        self.update()
         return epoch in self.suspended
 
-    def forget(self, epoch: int) -> None:
-        """It will not return."""
-        self.suspended.pop(epoch, None)
-        self.unread_by.pop(epoch, None)
-        self.first_owed.pop(epoch, None)
-        self._update()
+    def first_owed(self, epoch: int, unknown: int) -> int:
+        """The first number that a peer owes an ack for; ``unknown``: of one that owes none."""
+        return self.of[epoch].first_owed if epoch in self.all else unknown
 
     def refusing(self, size: int) -> frozenset[int]:
         """The peers, suspended ones included, that do not take a payload of so many octets."""
-        return frozenset(epoch for epoch in self.all if self._max_payload[epoch] < size)
+        return frozenset(epoch for epoch in self.all if self.of[epoch].max_payload < size)
 
     def have_refused(self, sequence: int, epochs: frozenset[int]) -> bool:
         """Whether each of these peers, which owe an ack for a message, had no room for it, or for a later one."""
-        return all(self.refused.get(epoch, 0) > sequence for epoch in epochs)
+        return all(self.of[epoch].refused > sequence for epoch in epochs)
 
-    def set_lagging(self, epochs: Collection[int]) -> None:
-        """The flow does not wait for these peers."""
-        self.lagging = frozenset(epochs)
-        self._update()
+    def those_up(self) -> Iterator[tuple[int, Receiver]]:
+        """The peers that are up, in the order in which they came."""
+        return ((epoch, peer) for epoch, peer in self.of.items() if peer.is_up)
 
     @property
     def consumed_by_pacing(self) -> int:
-        """Every peer that the flow waits for is done with what is below; `consumed` must not be empty."""
-        return min(self.consumed[epoch] for epoch in self.pacing)
+        """Every peer that the flow waits for is done with what is below; some must be `up`."""
+        return min([self.of[epoch].consumed for epoch in self.pacing])
 
     @property
     def consumed_by_all(self) -> int:
-        """Every peer that is up is done with what is below; `consumed` must not be empty."""
-        return min(self.consumed.values())
+        """Every peer that is up is done with what is below; some must be `up`."""
+        return min([self.of[epoch].consumed for epoch in self.up])
 
-    def _update(self) -> None:
-        self.up = frozenset(self.consumed)
-        self.lagging &= self.up
+    def update(self) -> None:
+        """Make the sets anew: a record has come, gone, or begun or ceased to lag."""
+        self.up = frozenset(epoch for epoch, _ in self.those_up())
+        self.lagging = frozenset(epoch for epoch in self.up if self.of[epoch].lag is not None)
+        if self.lagging == self.up:
+            for epoch in self.lagging:
+                self.of[epoch].lag = None
+            self.lagging = frozenset()
         self.pacing = self.up - self.lagging
-        if not self.pacing:
-            self.lagging, self.pacing = frozenset(), self.up
-        self.all = self.up | frozenset(self.suspended) if self.suspended else self.up
-        self._max_payload = {epoch: self._max_payload[epoch] for epoch in self.all}
-        self.least_payload = min(self._max_payload.values(), default=MAX_PAYLOAD)
-        self.all_take_bundles = len(self.repairing) == len(self.up)
-        self.all_take_fragments = not self._unfragmented_only
+        self.suspended = [epoch for epoch, peer in self.of.items() if peer.repairs and not peer.is_up]
+        self.all = self.up.union(self.suspended) if self.suspended else self.up
+        self.repairing = frozenset(epoch for epoch in self.up if self.of[epoch].repairs)
+        self.least_payload = min((self.of[epoch].max_payload for epoch in self.all), default=MAX_PAYLOAD)
+        self.all_take_bundles = self.repairing == self.up
+        self.all_take_fragments = all(peer.takes_fragments for _, peer in self.those_up())

@@ -8,10 +8,11 @@ from ..frames import HEADER_OCTETS, AbandonReason
 from ..rangeset import RangeSet
 from ..rtt import RttSamples
 from .congestion import InFlightBudget
-from .flow_control import FlowControlWindow
+from .flow_control import MAX_UNREPORTED_ACKS, FlowControlWindow
 from .in_flight import InFlight
 from .loss import ANY_PEER, NO_PEER, LossLedger, UnconfirmedEvictions
 from .options import FlowOptions
+from .pace import PaceKeeper
 from .queue import SendQueue
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
@@ -44,6 +45,7 @@ class SendRecord:
     Attributes:
         flow, options: as it was opened.
         repair: whether what a peer misses is retransmitted.
+        pace_keeper: the peers that the flow waits for.
         ack_handler: what is to get each ack, for `Context.deliveries`; or None.
         sent_octets, acknowledged, repaired, conflated: counters.  Conflated: states that newer ones have replaced
             before they were sent.
@@ -64,10 +66,13 @@ class SendRecord:
         self.rtt = RttSamples()
         self.unacked = RetransmitBuffer(retention, framing_octets)
         single = options.overflow == "latest"  # of states one at a time: the next is newer
-        self.in_flight = InFlight(budget, single)
-        self.flow_control = FlowControlWindow(window)
         self.receivers = ReceiverSet()
+        self.in_flight = InFlight(budget, single, self.receivers.resuming)
+        self.flow_control = FlowControlWindow(window)
         self.queue = SendQueue(self.unacked, self.in_flight, self.flow_control, self.receivers)
+        self.pace_keeper = PaceKeeper(
+            options.pace, self.queue, self.receivers, self.unacked, self.in_flight, self.flow_control
+        )
         self.unconfirmed = UnconfirmedEvictions()
         self.added_octets = framing_octets - HEADER_OCTETS  # by the transport, to a frame
 
@@ -82,7 +87,7 @@ class SendRecord:
             self.queue.on_answers(epoch)
         receivers = self.receivers
         awaited_by = unacked_by & receivers.pacing
-        if not awaited_by or (receivers.refused and receivers.have_refused(sequence, awaited_by)):
+        if not awaited_by or receivers.have_refused(sequence, awaited_by):
             self.in_flight.remove((sequence,))
 
     def acked_by_all(self, sequences: Sequence[int]) -> None:
@@ -128,7 +133,8 @@ class SendRecord:
     @property
     def fullness(self) -> tuple[int, int, bool]:
         """Octets not acknowledged; octets not consumed; whether the application takes long for its acks."""
-        return self.unacked.octets, self.flow_control.octets, self.flow_control.on_ack_is_slow
+        window = self.flow_control
+        return self.unacked.octets, window.octets, window.unreported_acks >= MAX_UNREPORTED_ACKS
 
     @property
     def is_unread(self) -> bool:
@@ -153,7 +159,8 @@ class SendRecord:
     @property
     def feedback_progress(self) -> tuple[int, int, int]:
         """Grows while feedback comes: messages acknowledged by all, consumed by each, octets of one in fragments."""
-        return self.acknowledged, sum(self.receivers.consumed.values()), self.queue.fragments.received_octets
+        consumed = sum(peer.consumed for _, peer in self.receivers.those_up())
+        return self.acknowledged, consumed, self.queue.fragments.received_octets
 
     def is_resolved_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""

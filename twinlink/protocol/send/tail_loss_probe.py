@@ -14,15 +14,11 @@ class TailLossProbe:
 
     def __init__(self, flow: SendRecord) -> None:
         self._flow = flow
-        self._queue = flow.queue
-        self._receivers = flow.receivers
-        self._unacked = flow.unacked
-        self._in_flight = flow.in_flight
-        self._flow_control = flow.flow_control
-        self._unconfirmed = flow.unconfirmed
-        self._repair = flow.repair
-        self._timer = ProbeTimer()
+        self._awaited: tuple[int | None, ...] = ()  # at the last tick
+        self._ticks = 0  # since which the same has been the oldest in flight
         self._presumed_lost: list[int] = []
+        self._stalled_at = (0, 0)
+        self._stalled_ticks = 0  # since which a peer that has something to consume has been there
 
     def on_tick(self) -> None:
         """Probe when something has been awaited since the last tick.
@@ -31,38 +27,46 @@ class TailLossProbe:
         what was announced as abandoned.  The message, its ack, the nak, what was consumed or the announcement may have
         been lost.
         """
-        queue, receivers = self._queue, self._receivers
+        flow = self._flow
+        queue, receivers = flow.queue, flow.receivers
         fragmenting = queue.on_tick()
         # Of a lagging peer nothing is in flight, nor what was refused.
-        lagged = self._unacked.oldest() if receivers.lagging or receivers.refused else None
-        slowest = receivers.consumed_by_all if receivers.consumed else queue.abandoned_end
+        refuses = any(peer.refused for peer in receivers.of.values())
+        lagged = flow.unacked.oldest() if receivers.lagging or refuses else None
+        slowest = receivers.consumed_by_all if receivers.up else queue.abandoned_end
         awaited = (
-            self._in_flight.oldest,
-            self._flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
-            0 if receivers.resuming or self._unconfirmed.awaits_answer(receivers.up) else None,
+            flow.in_flight.oldest,
+            flow.flow_control.awaited if queue.next_to_send < queue.next_sequence else None,
+            0 if receivers.resuming or flow.unconfirmed.awaits_answer(receivers.up) else None,
             slowest if slowest < queue.abandoned_end else None,
             lagged,
         )
-        still_waiting, presumes_loss = self._timer.on_tick(awaited)
-        queue.forget_below(min([slowest, *receivers.suspended.values()]))
-        if presumes_loss:
+        before, self._awaited = self._awaited, awaited
+        still_waiting = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
+        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
+        queue.forget_below(min([slowest, *(receivers.of[epoch].consumed for epoch in receivers.suspended)]))
+        if self._ticks >= LOSS_TICKS:
+            self._ticks = 0  # the next have their two seconds, too
             self._presume_lost()
         self._probe_stalled_peer(slowest)
         if fragmenting:
-            self._timer.forget()
+            self._awaited = ()  # it is not to be compared with what will be
         elif receivers.repairing and still_waiting:
             queue.probe()
 
     @property
     def awaits_nothing(self) -> bool:
         """Whether no message is queued, in flight or kept, and each peer has consumed all messages that it is owed."""
-        queue, receivers, end = self._queue, self._receivers, self._queue.next_sequence
-        if queue.has_pending or self._in_flight or self._unacked.entries or self._unconfirmed.open:
+        flow = self._flow
+        queue, receivers, end = flow.queue, flow.receivers, flow.queue.next_sequence
+        if queue.has_pending or flow.in_flight or flow.unacked.entries or flow.unconfirmed.open:
             return False
         if receivers.all != receivers.pacing or receivers.resuming:
             return False
-        first_owed = receivers.first_owed if self._repair and not queue.abandoned_end else {}
-        return all(consumed in {end, first_owed.get(epoch)} for epoch, consumed in receivers.consumed.items())
+        untouched = flow.repair and not queue.abandoned_end
+        return all(
+            peer.consumed == end or (untouched and peer.consumed == peer.first_owed) for _, peer in receivers.those_up()
+        )
 
     def _probe_stalled_peer(self, slowest: int) -> None:
         """Probe now and then where a peer has consumed nothing for long: what it waits for may not be kept here.
@@ -70,11 +74,14 @@ class TailLossProbe:
         Without retransmission it waits for nothing, and a gap shows when something later arrives; so then only while
         nothing leaves: when the flow is idle, or when what was lost has all the room in the window.
         """
-        queue, receivers = self._queue, self._receivers
-        position = (0 if self._repair else queue.next_to_send, slowest)
+        flow = self._flow
+        queue, receivers = flow.queue, flow.receivers
+        position = (0 if flow.repair else queue.next_to_send, slowest)
         due = slowest < queue.next_to_send
-        if self._timer.is_stalled(position, due) and receivers.up and receivers.all_take_fragments:
-            self._timer.restart()
+        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
+        self._stalled_at = position
+        if self._stalled_ticks >= LOSS_TICKS and receivers.up and receivers.all_take_fragments:
+            self._stalled_ticks = 0  # it has been asked: give it as long again
             queue.probe()
 
     def _presume_lost(self) -> None:
@@ -82,44 +89,11 @@ class TailLossProbe:
 
         It stays kept until they are past it, or until the next time, two seconds later: then it is lost.
         """
-        entries, repairing = self._unacked.entries, self._receivers.repairing
+        flow = self._flow
+        entries, repairing = flow.unacked.entries, flow.receivers.repairing
         for sequence in self._presumed_lost:
             unacked_by = entries[sequence][1] if sequence in entries else frozenset(repairing)
             if unacked_by and repairing.isdisjoint(unacked_by):
-                lose_unacked(self._flow, sequence, unacked_by)
-        self._presumed_lost = [one for one in self._in_flight if repairing.isdisjoint(entries[one][1])]
-        self._in_flight.remove(self._presumed_lost)
-
-
-class ProbeTimer:
-    """Told at each tick what the flow waits for, the oldest message that is in flight first."""
-
-    def __init__(self) -> None:
-        self._awaited: tuple[int | None, ...] = ()
-        self._ticks = 0  # since which the same has been the oldest in flight
-        self._stalled_at = (0, 0)
-        self._stalled_ticks = 0  # ticks since which that has been so
-
-    def on_tick(self, awaited: tuple[int | None, ...]) -> tuple[bool, bool]:
-        """Whether anything is waited for that was at the last tick; whether the oldest in flight is to make way."""
-        before, self._awaited = self._awaited, awaited
-        self._ticks = self._ticks + 1 if awaited[:1] == before[:1] else 0
-        same = any(now is not None and now == then for now, then in zip(awaited, before, strict=False))
-        presumes_loss = self._ticks >= LOSS_TICKS
-        if presumes_loss:
-            self._ticks = 0  # the next have their two seconds, too
-        return same, presumes_loss
-
-    def forget(self) -> None:
-        """What is waited for is not to be compared with what will be."""
-        self._awaited = ()
-
-    def is_stalled(self, position: tuple[int, int], due: bool) -> bool:
-        """Whether a peer that is ``due`` to consume something has been at this place for long."""
-        self._stalled_ticks = self._stalled_ticks + 1 if due and position == self._stalled_at else 0
-        self._stalled_at = position
-        return self._stalled_ticks >= LOSS_TICKS
-
-    def restart(self) -> None:
-        """The peer has been asked: give it as long again."""
-        self._stalled_ticks = 0
+                lose_unacked(flow, sequence, unacked_by)
+        self._presumed_lost = [one for one in flow.in_flight if repairing.isdisjoint(entries[one][1])]
+        flow.in_flight.remove(self._presumed_lost)
