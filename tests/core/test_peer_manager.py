@@ -67,7 +67,7 @@ def test_our_own_frames_do_not_come_back_to_us(driver: SessionDriver) -> None:
 
 
 def test_nothing_of_an_old_session_follows_the_first_hello_of_its_successor(
-    driver: SessionDriver, transport: Kept
+    driver: SessionDriver, transport: Outlet
 ) -> None:
     """What the old one left in buffers on the way may arrive for seconds."""
     old, new = THEIRS, THEIRS + 1
