@@ -12,11 +12,11 @@ from array import array
 
 from twinlink import Ack, AckTimeout, Link, SendTimeout
 from twinlink.errors import PeerTimeout
-from twinlink.measure.formatting import decimal, listed, payload
 from twinlink.protocol.rtt import percentiles
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop
+from ..appkit.formatting import decimal, listed, payload
 from ..process.text import on_one_line
 from . import rate
 

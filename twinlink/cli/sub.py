@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 from twinlink import ConfigurationError, Link, Message, Receiver
-from twinlink.measure.formatting import decimal
 from twinlink.spelling import near
 from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
+from ..appkit.formatting import decimal
 from ..process.text import on_one_line, to_json
 from . import flow_finder, known_flows, rate
 from .display import Display, Suspension, is_terminal

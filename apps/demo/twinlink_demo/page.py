@@ -3,7 +3,9 @@
 from html import escape
 from typing import Any
 
-from twinlink.measure import document, formatting, table
+from twinlink_results import document, labels, table
+
+from twinlink.appkit import formatting
 from twinlink.prbs import format_prbs
 
 from . import requirements, verdict
@@ -117,8 +119,8 @@ def _flows(results: dict[str, Any]) -> str:
     for cell in sorted(results["cells"], key=lambda cell: list(FLOWS).index(cell["flow"])):
         found = cell["statistics"]
         where = (
-            formatting.place(cell["flow"], cell["octets"]),
-            formatting.DIRECTIONS[cell["direction"]],
+            labels.place(cell["flow"], cell["octets"]),
+            labels.DIRECTIONS[cell["direction"]],
             cell["subject"],
         )
         figures: tuple[str, ...] = (table.missing(cell), "-", "-", "-", "-", "-")

@@ -17,9 +17,9 @@ import twinlink
 from twinlink.appkit import convert, linking, options, outputs, service, signing
 from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
+from twinlink.appkit.ledger import Ledger, files
 from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
-from twinlink.measure.ledger import Ledger, files
 from twinlink.prbs import format_prbs
 from twinlink.process.text import to_json
 

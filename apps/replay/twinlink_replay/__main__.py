@@ -15,9 +15,9 @@ import twinlink
 from twinlink.appkit import convert, linking, options, outputs, service, signing
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
+from twinlink.appkit.ledger import Ledger, files
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys
-from twinlink.measure.ledger import Ledger, files
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
