@@ -19,6 +19,7 @@ LAYERS = (
     ("runtime",),
     ("link",),
     ("aio",),
+    ("opening",),
     ("__init__", "spectrum", "slots", "sensing", "control", "signed_payload", "metrics"),
     ("appkit",),
     ("cli", "__main__"),
