@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Self
 
 import twinlink
-from twinlink.errors import AuthenticationError, PeerTimeout
+from twinlink.errors import AuthenticationError, LinkClosed, PeerTimeout
+from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ip_address import bracketed, is_address
 from twinlink.process.resolver import accepting_addresses, addresses
-from twinlink.runtime.no_peer import met_or_refused
 from twinlink.transports import Endpoint, transport_name
 
 from .remote import PORT_OFFSET, TOLD, Remote, RemoteWorker
@@ -54,10 +54,10 @@ class Hosts(Setting):
         self._link = twinlink.open(transport, connect=connect, identity=self._identity)
         try:
             self._remote = Remote(self._link)
-            if not self._meets():
-                error = self._link._no_peer_error(self._timeout_s)
-                if isinstance(error, AuthenticationError):
-                    raise error
+            error = self._meets()
+            if isinstance(error, AuthenticationError):
+                raise error
+            if error is not None:
                 raise PeerTimeout(f"{error} (does `twinlink pong` run there?)")
         except Interrupted:
             self._link.close()
@@ -77,15 +77,25 @@ class Hosts(Setting):
         finally:
             logger.removeFilter(_is_not_of_ours)
 
-    def _meets(self) -> bool:
-        """Whether the pong is up within the time-out, and neither side refuses the other.  Raises Interrupted."""
-        end = time.monotonic() + self._timeout_s
-        is_decided = met_or_refused(self._link.peers, self._link._transport)
-        while not is_decided() and time.monotonic() < end:
+    def _meets(self) -> PeerTimeout | None:
+        """Wait until the pong is up; returns why it is not within the time-out.  Raises Interrupted."""
+        ended: list[PeerTimeout] = []
+
+        def wait() -> None:
+            try:
+                self._link.wait_ready(self._timeout_s)
+            except PeerTimeout as error:
+                ended.append(error)
+            except LinkClosed:  # this side was interrupted
+                pass
+
+        waiting = GuardedThread(wait, "sweep-wait-ready")
+        waiting.start()
+        while waiting.is_alive():
             if self._stopped():
                 raise Interrupted
-            self._link._wait(is_decided, LOOK_S)
-        return bool(self._link.peers())
+            waiting.join(LOOK_S)
+        return next(iter(ended), None)
 
     def wait(self, stopped: Stopped) -> None:
         """Return when the pong is up; it may have restarted."""
@@ -103,7 +113,7 @@ class Hosts(Setting):
 
     def start(self) -> Pair:
         """A new worker here, and one at the peer."""
-        if not self._meets():  # it may be restarting
+        if self._meets() is not None:  # it may be restarting
             raise self._gone(self._timeout_s)
         at = (self._host(), self._endpoint.port + PORT_OFFSET)
         far = RemoteWorker(DIGITAL_TWIN, self._remote)

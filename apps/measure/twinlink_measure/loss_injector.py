@@ -4,8 +4,9 @@ The link counts such a message as sent; the peer finds a gap.  Retransmissions, 
 are not withheld.
 """
 
-from twinlink.protocol.frames import DATA_WORD, HEADER
 from twinlink.transports import TRANSPORTS, transport_class
+
+from .frames import DATA_WORD, HEADER
 
 
 def lossy_transport(transport: str, every: int) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from twinlink_results.mgen.records import Recorder
 
+from twinlink import Link
 from twinlink.appkit.mgen_message import Address, Protocol
-from twinlink.link import Link
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ports import HOST, free_ports
 

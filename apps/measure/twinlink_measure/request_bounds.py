@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinlink.errors import ConfigurationError
-from twinlink.protocol.frames import MAX_PAYLOAD
 
 from .channels import without_cable
+from .frames import MAX_PAYLOAD
 
 REQUEST_OCTETS = 4096  # of a request
 MAX_COUNT = 500_000  # messages; their records take 64 octets each

@@ -9,11 +9,11 @@ from twinlink_results import labels
 
 from twinlink.appkit import convert, options
 from twinlink.errors import ConfigurationError
-from twinlink.protocol.frames import MAX_PAYLOAD
 from twinlink.transports import PORT
 
 from .cells import DIRECTIONS, Plan
 from .channels import SUBJECTS, SYSTEMS
+from .frames import MAX_PAYLOAD
 
 MGEN_HZ = 20.0
 _MODES, _SETTINGS = tuple(labels.MODES), tuple(labels.SETTINGS)

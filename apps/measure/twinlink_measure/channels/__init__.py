@@ -7,13 +7,12 @@ twinlink.  Modules are imported when their subject is measured.
 import os
 import shutil
 from importlib import import_module
-from typing import Any, get_args
+from typing import Any
 
 from twinlink_results.labels import TOO_LONG
 
 from twinlink import options as link_options
 from twinlink.errors import ConfigurationError, TransportMissing
-from twinlink.protocol.session import Reliability
 from twinlink.spelling import near
 from twinlink.transports import Endpoint, names
 from twinlink.transports.mosquitto import SBIN
@@ -37,6 +36,7 @@ __all__ = [
 ]
 
 PORTS = 2  # consecutive ports of a subject
+RELIABILITIES = ("repair", "detect")  # of `Link.sender`
 
 
 def find(subject: str) -> Subject:
@@ -97,7 +97,7 @@ def check(subject: str, options: dict[str, Any]) -> None:
         _check_raw(subject, known, options)
         return
     given = dict(options)
-    link_options.check_choice("reliability", given.pop("reliability", None), get_args(Reliability))
+    link_options.check_choice("reliability", given.pop("reliability", None), RELIABILITIES)
     link_options.check(transport, given)
 
 

@@ -8,22 +8,20 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from twinlink.process.guarded_thread import GuardedThread
-from twinlink.protocol.frames import (
+from twinlink.transports import Endpoint
+
+from ..frames import (
     ACK_ONE,
     ACK_ONE_LENGTH,
     ACK_WORD,
     DATA_WORD,
     HEADER,
     HEADER_OCTETS,
+    MAX_BATCH,
     MAX_PAYLOAD,
-    Kind,
-    ack_body,
+    ack,
     parse_ack,
 )
-from twinlink.protocol.frames import frame as make_frame
-from twinlink.protocol.receive.acks import MAX_BATCH
-from twinlink.transports import Endpoint
-
 from ..loss_injector import is_dropped
 from ..row_buffer import ReceivedRows, SentRows
 
@@ -196,7 +194,7 @@ class RawChannel(Channel):
         if len(frame) < ACK_ONE.size or _unpack(frame)[0] != ACK_WORD:
             return -1
         t3_ns = _unpack(frame)[4]
-        epoch, _, records = parse_ack(frame)
+        epoch, records = parse_ack(frame)
         for sequence, t1_ns, t2_ns in records if epoch == self._epoch else ():
             self.rows.answered(sequence, mono_ns, t1_ns, t2_ns, t3_ns, received_ns)
         return -1
@@ -276,8 +274,7 @@ class RawChannel(Channel):
                     received.arrived(sequence, length, sent_ns, received_ns)
                 frame = get(False) if len(records) < MAX_BATCH else None
             if records:
-                body = ack_body(epoch, sequence + 1, records)
-                self.put(ACK, make_frame(Kind.ACK, self._epoch, number, _time_ns(), body))
+                self.put(ACK, ack(self._epoch, number, _time_ns(), epoch, sequence + 1, records))
                 number += 1
 
     def _begin(self, body: Any) -> None:

@@ -24,9 +24,9 @@ from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass
 
-from twinlink.protocol.frames import ACK_ONE, HEADER_OCTETS
 from twinlink.transports import Endpoint
 
+from ..frames import ACK_ONE, HEADER_OCTETS
 from .polled import PolledChannel
 
 HEAD = struct.Struct("!HHI")

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from twinlink.protocol.frames import HEADER_OCTETS
-
+from ..frames import HEADER_OCTETS
 from ..uadp import MOST as UADP_MOST
 from .mailbox import MODBUS, S7, Memory
 

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from twinlink.process.guarded_thread import GuardedThread
-from twinlink.protocol.frames import HEADER_OCTETS
 
+from ..frames import HEADER_OCTETS
 from .base import MAX_FRAME, TICK_S, PeerLost, RawChannel
 
 BUFFER = 4 * 1024 * 1024  # octets, or what the kernel allows; with its default 1 MB takes several round trips

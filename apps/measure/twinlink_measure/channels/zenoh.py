@@ -8,17 +8,49 @@ from typing import Any
 import zenoh
 
 from twinlink.process.guarded_thread import GuardedThread
-from twinlink.protocol.frames import HEADER_OCTETS, MAX_PAYLOAD
 from twinlink.transports import Endpoint
-from twinlink.transports.zenoh import FIFO_MESSAGES, RUNTIME, ZenohTransport
-from twinlink.transports.zenoh_config import ZenohOptions
-from twinlink.transports.zenoh_locators import Locators
 
-from .base import TICK_S, TRAFFIC, RawChannel
+from .base import MAX_FRAME, TICK_S, TRAFFIC, RawChannel
 
-# A link opens its session anew, with more time, where four round trips take longer than the default of 120 ms.  This
-# session is opened once, so it has the longest time that a link tries: enough for round trips of 900 ms.
-OPTIONS = ZenohOptions(open_timeout_ms=3600)
+# What follows is what twinlink's transport configures by default, but for one: a link opens its session anew, with more
+# time, where four round trips take longer than the default of 120 ms.  This session is opened once, so it has the
+# longest time that a link tries: enough for round trips of 900 ms.
+OPTIONS = {
+    "data_queue": 16,
+    "lease_ms": 2000,
+    "block_before_close_ms": 700,
+    "drop_after_ms": 20,
+    "reconnect_ms": 30,
+    "open_timeout_ms": 3600,
+    "accept_timeout_ms": 4000,
+}
+RUNTIME = "(net: (worker_threads: 4), acc: (worker_threads: 2), rx: (worker_threads: 1), tx: (worker_threads: 1))"
+FIFO_MESSAGES = 1_000_000
+_QUEUE = "transport/link/tx/queue"
+_PRIORITIES = (
+    "control", "real_time", "interactive_high", "interactive_low", "data_high", "data", "data_low", "background",
+)  # fmt: skip
+_SENT_WITH = {"data", "interactive_high"}  # these priorities
+TUNED = {
+    "connect/retry": {
+        "period_init_ms": OPTIONS["reconnect_ms"],
+        "period_max_ms": OPTIONS["reconnect_ms"],
+        "period_increase_factor": 1.5,
+    },
+    "open/return_conditions/connect_scouted": False,
+    "open/return_conditions/declares": False,
+    "listen/timeout_ms": 0,
+    "listen/exit_on_failure": True,
+    "transport/unicast/open_timeout": OPTIONS["open_timeout_ms"],
+    "transport/unicast/accept_timeout": OPTIONS["accept_timeout_ms"],
+    "transport/unicast/accept_pending": 1000,
+    "transport/link/tx/lease": OPTIONS["lease_ms"],
+    f"{_QUEUE}/size": {name: OPTIONS["data_queue"] if name in _SENT_WITH else 2 for name in _PRIORITIES},
+    f"{_QUEUE}/congestion_control/block/wait_before_close": OPTIONS["block_before_close_ms"] * 1000,
+    f"{_QUEUE}/congestion_control/drop/wait_before_drop": OPTIONS["drop_after_ms"] * 1000,
+    f"{_QUEUE}/congestion_control/drop/max_wait_before_drop_fragments": OPTIONS["drop_after_ms"] * 1000,
+    "transport/link/rx/max_message_size": MAX_FRAME + 4096,
+}
 
 
 class ZenohChannel(RawChannel):
@@ -35,11 +67,7 @@ class ZenohChannel(RawChannel):
         self._closing = threading.Event()
         if self._tuned:
             os.environ.setdefault("ZENOH_RUNTIME", RUNTIME)
-            transport = ZenohTransport(self.endpoint, self.listening, MAX_PAYLOAD + HEADER_OCTETS, OPTIONS)
-            config = transport.config()
-        else:
-            config = _default(self.endpoint, self.listening)
-        self._session = zenoh.open(config)
+        self._session = zenoh.open(configuration(self.endpoint, self.listening, self._tuned))
         handler: Any = zenoh.handlers.FifoChannel(FIFO_MESSAGES) if self._tuned else zenoh.handlers.DefaultHandler()
         self._subscriber = self._session.declare_subscriber("*/*", handler)
         self._waker = self._session.declare_publisher(
@@ -64,7 +92,7 @@ class ZenohChannel(RawChannel):
         """The explicit part of the session's configuration."""
         if not self._tuned:
             return {"tuned": False, "shared_memory": False}
-        return {"tuned": True, **vars(OPTIONS)}
+        return {"tuned": True, "shared_memory": False, **OPTIONS}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Publish."""
@@ -103,8 +131,9 @@ class ZenohChannel(RawChannel):
         closer.join(0.4)
 
 
-def _default(endpoint: Endpoint, listening: bool) -> zenoh.Config:
-    endpoints = Locators([endpoint], listening).current()
+def configuration(endpoint: Endpoint, listening: bool, tuned: bool) -> zenoh.Config:
+    """The configuration of the session."""
+    endpoints = [str(endpoint)]
     config = zenoh.Config()
     for key, value in {
         "mode": "peer",
@@ -115,6 +144,7 @@ def _default(endpoint: Endpoint, listening: bool) -> zenoh.Config:
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/shared_memory/enabled": False,
+        **(TUNED if tuned else {}),
     }.items():
         config.insert_json5(key, json.dumps(value))
     return config

@@ -4,11 +4,12 @@ from typing import Any
 
 import zmq
 
-from twinlink.process.malloc import keep_freed_memory
-from twinlink.transports.zeromq import ZeromqOptions
-
 from .base import MAX_FRAME, TICK_S, RawChannel
 
+SEND_HWM = RECEIVE_HWM = 1_000_000  # this and what follows are defaults of twinlink's transport
+HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS = 200, 1000
+RECONNECT_MS, RECONNECT_MAX_MS = 30, 0
+REUSED_OCTETS = 4 * 1024 * 1024
 COPY_BELOW = 65536  # octets; below it a copy is quicker than shared memory
 
 
@@ -17,7 +18,7 @@ class ZeromqChannel(RawChannel):
 
     def open(self) -> None:
         """Bind, or connect."""
-        keep_freed_memory()  # as twinlink's transport does, so that allocation is not compared
+        bytes(REUSED_OCTETS)  # glibc keeps blocks of this size from then on, as with twinlink's transport: mallopt(3)
         self._context = zmq.Context()
         self._pub, self._sub = self._socket(zmq.PUB), self._socket(zmq.SUB)
         for topic in (b"ack/", b"traffic/"):
@@ -33,22 +34,20 @@ class ZeromqChannel(RawChannel):
 
     def _socket(self, kind: int) -> "zmq.Socket[bytes]":
         made = self._context.socket(kind)
-        options = ZeromqOptions()
         made.setsockopt(zmq.LINGER, 0)
         made.setsockopt(zmq.IPV6, int(":" in self.endpoint.host))
         made.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME)
-        made.setsockopt(zmq.SNDHWM, options.send_hwm)
-        made.setsockopt(zmq.RCVHWM, options.receive_hwm)
-        made.setsockopt(zmq.HEARTBEAT_IVL, options.heartbeat_ms)
-        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, options.heartbeat_timeout_ms)
-        made.setsockopt(zmq.RECONNECT_IVL, options.reconnect_ms)
-        made.setsockopt(zmq.RECONNECT_IVL_MAX, options.reconnect_max_ms)
+        made.setsockopt(zmq.SNDHWM, SEND_HWM)
+        made.setsockopt(zmq.RCVHWM, RECEIVE_HWM)
+        made.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        made.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        made.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
         return made
 
     def settings(self) -> dict[str, Any]:
         """The options of the sockets."""
-        options = ZeromqOptions()
-        return {"send_hwm": options.send_hwm, "receive_hwm": options.receive_hwm, "copy_below_octets": COPY_BELOW}
+        return {"send_hwm": SEND_HWM, "receive_hwm": RECEIVE_HWM, "copy_below_octets": COPY_BELOW}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
         """Publish."""

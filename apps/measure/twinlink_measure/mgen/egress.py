@@ -11,11 +11,10 @@ from typing import Any
 
 from twinlink_results.mgen.records import Recorder, Row
 
+from twinlink import Link, Message
 from twinlink.appkit import mgen_message as message
 from twinlink.appkit.mgen_message import Address, Flag, Protocol
 from twinlink.errors import MalformedPayload
-from twinlink.link import Link
-from twinlink.message import Message
 
 from .outputs import Connection, Datagrams, Say
 

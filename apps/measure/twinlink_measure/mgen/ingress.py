@@ -15,11 +15,10 @@ from typing import Any
 
 from twinlink_results.mgen.records import Recorder, Row
 
+from twinlink import Ack, Link
 from twinlink.appkit import mgen_message as message
 from twinlink.appkit.mgen_message import Address, Protocol
 from twinlink.errors import AckTimeout, MalformedPayload, SendTimeout, TransportError
-from twinlink.link import Link
-from twinlink.message import Ack
 from twinlink.process.ip_address import listening_socket
 from twinlink.process.resolver import listen_addresses
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from twinlink.appkit.mgen_message import MAX_UDP_OCTETS, MIN_OCTETS, Address, Protocol
 from twinlink.errors import ConfigurationError
-from twinlink.protocol.frames import MAX_PAYLOAD
+
+from ..frames import MAX_PAYLOAD
 
 TTL = 64  # MGEN's own default for unicast is 3 hops
 _MIN_TCP_OCTETS = 76
