@@ -18,7 +18,6 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
-from twinlink import __version__
 from twinlink.errors import TwinlinkError
 from twinlink.spelling import near
 
@@ -103,10 +102,11 @@ def _show_help(arguments: list[str]) -> int:
 def _top_parser() -> options.Parser:
     top = options.Parser(
         prog="twinlink",
+        mixed=False,
         description="Keeps an O-RAN network and its digital twin in sync. `twinlink COMMAND --help` shows the options.",
         epilog=f"Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.\n\nexamples:\n\n{_EXAMPLES}",
     )
-    top.add_argument("--version", action="version", version=f"twinlink {__version__}")
+    top.add_argument("--version", action=options.Version)
     return top
 
 

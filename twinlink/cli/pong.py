@@ -14,6 +14,7 @@ from twinlink.message import Message
 
 from ..appkit import convert, linking, service
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.options import Parser
 from ..appkit.pulse import Pulse
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ twinlink pong --http 127.0.0.1:9464  # with metrics, also for twinlink top
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
     service.add_http_option(parser)

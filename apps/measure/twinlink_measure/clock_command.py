@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from twinlink import Ack, AckTimeout, Link, Message, PeerTimeout, SendTimeout
 from twinlink.appkit import convert, formatting, linking
 from twinlink.appkit.console import DONE, NOT_MET, Output, Stop, log
+from twinlink.appkit.options import Parser
 from twinlink.process.guarded_thread import GuardedThread
 
 _NAME = "twinlink clock"
@@ -44,7 +45,7 @@ _NOTE_OCTETS = 4096
 _Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping", host="twinlink clock")
     parser.add_argument("--count", type=convert.count, metavar="N", help="rows to print; by default until Ctrl-C")

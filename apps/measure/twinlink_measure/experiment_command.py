@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinlink.appkit.console import DONE, NOT_MET, Output, Stop, log, markdown, wrapped, writing
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 
 from .experiments import NAMES
@@ -27,7 +28,7 @@ _LIST = "list"
 HUBS = ("own", "node-red")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument("name", choices=(_LIST, *NAMES), metavar="NAME", help=f"{_LIST}, or one of {', '.join(NAMES)}")
     parser.add_argument(

@@ -25,6 +25,7 @@ import twinlink
 from twinlink.appkit import convert, linking, outputs
 from twinlink.appkit.console import DONE, NOT_MET, Output, Stop, log, rendered, writing
 from twinlink.appkit.mgen_message import Address
+from twinlink.appkit.options import Parser
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ip_address import check_host
 
@@ -46,7 +47,7 @@ _OTHER = {"in": "out", "out": "in", "both": "both"}  # what runs on the other ho
 _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument("way", choices=_WAYS, metavar="|".join(_WAYS), help="what to do")
     linking.add_options(parser, listens=None, flow="mgen")

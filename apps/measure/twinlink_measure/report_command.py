@@ -11,6 +11,7 @@ from pathlib import Path
 
 from twinlink.appkit import outputs
 from twinlink.appkit.console import DONE, Output, log, markdown, wrapped, writing
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 
 EXAMPLES = """
@@ -25,7 +26,7 @@ _REPORTS = "twinlink.reports"
 COMPARISON_JSON, COMPARISON_MD = "comparison.json", "comparison.md"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument(
         "folders",

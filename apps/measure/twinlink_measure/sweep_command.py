@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinlink.appkit import convert, linking
 from twinlink.appkit.console import DONE, NOT_MET, Output, Stop, interruptible, log, wrapped, writing
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError, TransportMissing
 from twinlink.spelling import near
 
@@ -37,7 +38,7 @@ twinlink sweep --require loss=0 --require rtt-p99-ms=5 --out run1
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     sweep_options.declare(parser)
 

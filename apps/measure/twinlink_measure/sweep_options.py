@@ -8,6 +8,7 @@ from typing import Any
 from twinlink_results import labels
 
 from twinlink.appkit import convert, options
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 from twinlink.transports import PORT
 
@@ -22,7 +23,7 @@ ALL = "all"
 _REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def declare(parser: Parser) -> None:
     """Declare the options."""
     _add_what(parser)
     _add_how_often(parser)
@@ -41,7 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="results.json on stdout")
 
 
-def _add_what(parser: argparse.ArgumentParser) -> None:
+def _add_what(parser: Parser) -> None:
     """Options: what to measure."""
     parser.add_argument(
         "--transports",
@@ -100,7 +101,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_how_often(parser: argparse.ArgumentParser) -> None:
+def _add_how_often(parser: Parser) -> None:
     """Options: number of messages and rounds."""
     parser.add_argument(
         "--quick",
@@ -129,7 +130,7 @@ def how_often(given: argparse.Namespace) -> dict[str, int]:
     return often | {"rounds": min(often["rounds"], often["count"])}
 
 
-def _add_where(parser: argparse.ArgumentParser) -> None:
+def _add_where(parser: Parser) -> None:
     """Options: where the two sides run, and the options of their links."""
     parser.add_argument(
         "--setting", choices=_SETTINGS, help="where the two sides run; default netns for root, else loopback"
