@@ -1,7 +1,6 @@
 """The lower part of the page: comparisons, clocks, every cell, method, hosts and versions."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from twinlink.appkit import formatting
@@ -33,14 +32,27 @@ _METHOD = (
 )
 
 
-def comparisons(results: dict[str, Any]) -> str:
-    """Ratios of RTTs by pair of subjects, and whether the subjects differ at all."""
+def shown(results: dict[str, Any]) -> dict[str, Any]:
+    """What the template shows there."""
+    rows = table.mgen(results)
+    return {
+        "context": _context(),
+        "mgen": document.table(*rows) if rows else None,
+        "comparisons": _comparisons(results),
+        "anova": _anova(results),
+        "clocks": _clocks(results),
+        "cells": [_cell(cell) for cell in results["cells"]],
+        "method": _method(results),
+        "about": _about(results),
+    }
+
+
+def _comparisons(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Ratios of RTTs by pair of subjects."""
     pairs: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for each in results["comparisons"]["paired"]:
         pairs.setdefault((each["mode"], each["subject"], each["to"]), []).append(each)
-    if not pairs:
-        return ""
-    shown = []
+    told = []
     for (mode, subject, other), found in pairs.items():
         names = " / ".join(labels.subject(name).short for name in (subject, other))
         rows = [
@@ -50,16 +62,13 @@ def comparisons(results: dict[str, Any]) -> str:
         ratios = sorted(each["ratio"] for each in found)
         span = f"{ratios[0]:.2f}" if len(ratios) == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
         note = "" if mode == "closed" else labels.MODES[mode]
-        shown.append(document.folded(f"{names}: {span}", note, document.table(("", "ratio", "CI95", "p"), rows)))
-    return (
-        "<h2>Comparisons between subjects</h2>\n<p>Ratio of the mean RTTs of two subjects. Rounds are interleaved and "
-        "start fresh processes, so that both meet the same machine. Below 1 the first is faster. Where the interval "
-        "contains 1, or the rounds are too few for one, the comparison is inconclusive.</p>\n"
-        f"{''.join(shown)}\n{_anova(results)}"
-    )
+        ratios_table = document.table(("", "ratio", "CI95", "p"), rows)
+        told.append({"title": f"{names}: {span}", "note": note, "table": ratios_table})
+    return told
 
 
-def _anova(results: dict[str, Any]) -> str:
+def _anova(results: dict[str, Any]) -> document.Table | None:
+    """Whether the subjects differ at all."""
     rows = [
         (
             f"{_place(each)}, {labels.MODES[each['mode']]}",
@@ -69,11 +78,10 @@ def _anova(results: dict[str, Any]) -> str:
         )
         for each in _sorted(results["comparisons"]["anova"])
     ]
-    found = document.table(("", "subjects", "F", "p"), rows)
-    return document.folded("Do the subjects differ at all?", "one-way ANOVA", found) if rows else ""
+    return document.table(("", "subjects", "F", "p"), rows) if rows else None
 
 
-def clocks(results: dict[str, Any]) -> str:
+def _clocks(results: dict[str, Any]) -> list[tuple[str, str]]:
     """The peer's clock by the link's estimate and by NTP, with flags."""
     rows = []
     for direction, name in labels.DIRECTIONS.items():
@@ -92,11 +100,7 @@ def clocks(results: dict[str, Any]) -> str:
         delay = cell["statistics"] and cell["statistics"]["one_way_delay_ns"]
         if delay and delay["flags"]:
             rows.append(("flag", f"{cell['id']}: {formatting.listed(delay['flags'])}"))
-    return (
-        "<h2>Clocks</h2>\n<p>The offset of the peer's clock comes from the four timestamps of the acknowledgements, "
-        "over the link itself; its bound covers any asymmetry of the path. NTP's view stands beside it. A negative "
-        f"delay, or a clock that was set, is flagged and stays as it is.</p>\n{document.facts(rows)}"
-    )
+    return rows
 
 
 def _ntp(ntp: dict[str, Any] | None) -> str:
@@ -110,49 +114,33 @@ def _ntp(ntp: dict[str, Any] | None) -> str:
     return f"offset {offset} ±{limit} by {ntp['server']} (root delay {delay}, root dispersion {dispersion})"
 
 
-def mgen(results: dict[str, Any]) -> str:
-    """MGEN's delay and the link's part of it."""
-    rows = table.mgen(results)
-    if not rows:
-        return ""
-    return (
-        "<h2>MGEN</h2>\n<p>Real MGEN processes sent and received; these are medians in ms from their logs, with the "
-        "link's share from its own records. What is before and behind the link is MGEN's: its sockets, Nagle's "
-        f"algorithm in its TCP, the joining of fragments.</p>\n{document.table(*rows)}"
-    )
-
-
-def context() -> str:
+def _context() -> list[tuple[str, str]]:
     """Published measurements of MQTT."""
     rows = []
     for each in reference_results.MQTT:
         points = ", ".join(f"{ms:g} ms" + (f" at {octets:,} B" if octets else "") for octets, ms in each.points)
         rows.append((each.quantity, f"{points}; {each.setting}; {each.source}"))
-    note = "<p class='soft'>Measured elsewhere and otherwise; none compares with what stands here.</p>"
-    return document.folded("What others published of MQTT", "", note + document.facts(rows))
+    return rows
 
 
-def cells(results: dict[str, Any]) -> str:
-    """Every cell, collapsed."""
-    return f"<h2>Every cell</h2>\n{''.join(map(_cell, results['cells']))}"
-
-
-def _cell(cell: dict[str, Any]) -> str:
+def _cell(cell: dict[str, Any]) -> dict[str, Any]:
     figures = cell["statistics"]
     title = f"{labels.subject(cell['subject']).short}, {_place(cell)}, {labels.MODES[cell['mode']]}"
     state = "" if cell["status"] == "done" else str(cell["status"])
-    reason = f"<p>{escape(str(cell['reason']))}</p>" if cell.get("reason") else ""
+    told = {"title": title, "reason": str(cell.get("reason") or "")}
     if not figures:
-        return document.folded(title, state or "nothing was sent", reason)
+        return {**told, "note": state or "nothing was sent", "spreads": None}
     rtt = figures["rtt_ns"]
     short = (
         f"RTT mean {formatting.time(rtt['mean'])}, p99 {formatting.time(rtt['p99'])}" if rtt else "nothing came back"
     )
     rows = [(name, *_spread(figures[key])) for key, name in _SPREADS.items() if figures.get(key)]
-    spreads = document.table(("ms", "n", "mean", "CI95", "min", "p50", "p95", "p99", "max"), rows)
-    return document.folded(
-        title, f"{short}; {state}".removesuffix("; "), reason + spreads + document.facts(_counted(cell, figures))
-    )
+    return {
+        **told,
+        "note": f"{short}; {state}".removesuffix("; "),
+        "spreads": document.table(("ms", "n", "mean", "CI95", "min", "p50", "p95", "p99", "max"), rows),
+        "counted": _counted(cell, figures),
+    }
 
 
 def _spread(figures: dict[str, Any]) -> list[str]:
@@ -204,16 +192,16 @@ def _amount(key: str, value: float) -> str:
     return formatting.time(value) if "_ns" in key else f"{value:,.0f}"
 
 
-def method(results: dict[str, Any]) -> str:
+def _method(results: dict[str, Any]) -> list[str]:
     """The method and its limits."""
     items = list(_METHOD)
     hosts = [facts for facts in results["system"].values() if facts]
     if any((facts.get("cpus") or 3) <= 2 for facts in hosts):
         items.append("A host here has two processors or fewer: a broker, or a thread more, costs more than elsewhere.")
-    return f"<h2>Method and limits</h2>\n{document.items(items)}"
+    return items
 
 
-def about(results: dict[str, Any]) -> str:
+def _about(results: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Hosts, versions, configuration."""
     folded = []
     for side, facts in results["system"].items():
@@ -224,12 +212,7 @@ def about(results: dict[str, Any]) -> str:
     for name in ("given", "used"):
         configuration = results["configuration"].get(name) or {}
         folded.append((f"Configuration as {name}", [(key, _value(value)) for key, value in configuration.items()]))
-    shown = "".join(document.folded(title, "", document.facts(rows)) for title, rows in folded)
-    return (
-        f"<h2>Hosts, versions, configuration</h2>\n{shown}\n"
-        "<p class='soft'>Beside this page: results.json with every figure, table.md and table.csv, records/ with every "
-        "message. <code>twinlink report DIR</code> makes all of it again from run.json and the records.</p>"
-    )
+    return folded
 
 
 def _value(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +18,24 @@ _HOW_TO_READ = "± is how far the CI95 reaches, - and + where that is not alike;
 
 def html(folder: Path, experiment: Experiment, rows: Sequence[Row], found: Mapping[str, Any]) -> str:
     """The page; its figures are in ``folder``."""
-    title = f"twinlink experiment {experiment.name}: {experiment.title}"
-    figures = "".join(_figure(folder / name, what) for name, what in found["figures"].items())
-    findings = [(each["verdict"], report.finding(each)) for each in found["orderings"]]
-    beyond = report.beyond(found)
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        _verdict(rows, found),
-        document.sentences(_told(experiment, found)),
-        f"<h2>Measured here{', beside the published figures' if experiment.published.rows else ''}</h2>",
-        _table(experiment, rows),
-        _below(experiment, rows),
-        f"<h2>Figures</h2>\n<div class='beside'>{figures}</div>",
-        f"<h2>Findings of the paper</h2>\n{document.facts(findings)}" if findings else "",
-        f"<h2>Beyond the table</h2>\n{document.items(beyond)}" if beyond else "",
-        f"<h2>About the published figures</h2>\n{document.items(found['remarks'])}" if found["remarks"] else "",
-        f"<h2>What was not the same</h2>\n{document.items(report.not_the_same(experiment, found))}",
-        "<p class='soft'>Beside this page: results.json with every figure, table.md, and records/ or parts/ with every "
-        "value.</p>",
-    ]
-    return document.page(title, parts)
+    return document.page(
+        "experiment.html",
+        f"twinlink experiment {experiment.name}: {experiment.title}",
+        verdict=_verdict(rows, found),
+        told=_told(experiment, found),
+        published=experiment.published.rows,
+        table=_table(experiment, rows),
+        notes=[f"{_HOW_TO_READ} {report.whence(experiment)}"],
+        wrong=report.wrong(experiment, rows),
+        figures=[_picture(folder / name, what) for name, what in found["figures"].items()],
+        findings=[(each["verdict"], report.finding(each)) for each in found["orderings"]],
+        beyond=report.beyond(found),
+        remarks=found["remarks"],
+        not_the_same=report.not_the_same(experiment, found),
+    )
 
 
-def _verdict(rows: Sequence[Row], found: Mapping[str, Any]) -> str:
+def _verdict(rows: Sequence[Row], found: Mapping[str, Any]) -> document.Badge:
     missing = [row for row in rows if row.status not in (DONE, LEFT_OUT)]
     word = f"{len(missing)} of {len(rows)} cases missing" if missing else "complete"
     kind = document.BAD if missing or not rows else document.GOOD
@@ -50,7 +44,7 @@ def _verdict(rows: Sequence[Row], found: Mapping[str, Any]) -> str:
     doubts = document.doubts(found["quick"], found["load"])
     if doubts and kind == document.GOOD:
         kind = document.DOUBTFUL
-    return document.badge(", ".join([word, *doubts]), kind, formatting.date(found["started_ns"]))
+    return document.Badge(", ".join([word, *doubts]), kind, formatting.date(found["started_ns"]))
 
 
 def _told(experiment: Experiment, found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -60,7 +54,7 @@ def _told(experiment: Experiment, found: Mapping[str, Any]) -> list[tuple[str, s
     return told
 
 
-def _table(experiment: Experiment, rows: Sequence[Row]) -> str:
+def _table(experiment: Experiment, rows: Sequence[Row]) -> document.Table:
     head = next(report.table_rows(experiment, []))
     words = len(experiment.table.case)
     lines = []
@@ -71,17 +65,11 @@ def _table(experiment: Experiment, rows: Sequence[Row]) -> str:
         for name in experiment.table.figures:
             paper = f"paper {theirs[name]:g}" if name in theirs else ""
             cells.append(document.cell(report.figure_text(row, name), paper))
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return document.rows_table(head, lines, words)
+        lines.append(cells)
+    return document.Table(head, lines, words)
 
 
-def _below(experiment: Experiment, rows: Sequence[Row]) -> str:
-    wrong = report.wrong(experiment, rows)
-    texts = [f"{_HOW_TO_READ} {report.whence(experiment)}"]
-    return document.notes(texts) + (f"<p>What went wrong, or was left out:</p>{document.items(wrong)}" if wrong else "")
-
-
-def _figure(path: Path, what: str) -> str:
+def _picture(path: Path, what: str) -> document.Picture:
     title, *rest = re.split("[:;] ", what, maxsplit=1)
     caption = rest[0] if rest else ""
-    return document.figure(path, title, f"{caption[0].upper()}{caption[1:]}." if caption else "")
+    return document.picture(path, title, f"{caption[0].upper()}{caption[1:]}." if caption else "")
