@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlink.measure.setting import Setting
+from twinlink_measure.setting import Setting
 
 from .contest import Contestant, Round
 from .verdict import Part

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from twinlink_results import labels, load, plot_style, results
 
-from twinlink.measure import formatting, load, plot_style, results
+from twinlink.appkit import formatting
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, FIGURE = "comparison.md", "comparison.svg"
@@ -84,7 +85,7 @@ def page(found: dict[str, Any]) -> str:
         "# Comparison of systems",
         "",
         textwrap.fill(
-            f"One run of {formatting.date(found['started_ns'])}: {formatting.setting(found)}, {system['cpus']} "
+            f"One run of {formatting.date(found['started_ns'])}: {labels.setting(found)}, {system['cpus']} "
             f"processors ({system['cpu_model']}), Linux {system['kernel']}, Python {system['python']}. "
             f"{used['count']} messages a cell in {used['rounds']} rounds, "
             "each answered before the next leaves, from the Real World to the Digital Twin. K is 1024.",
@@ -114,7 +115,7 @@ def page(found: dict[str, Any]) -> str:
 def measured(found: dict[str, Any]) -> dict[str, dict[int, dict[str, Any]]]:
     """The cells by subject, in the order of all tables, and octets."""
     cells: dict[str, dict[int, dict[str, Any]]] = {
-        name: {} for name in formatting.ordered(cell["subject"] for cell in found["cells"])
+        name: {} for name in labels.ordered(cell["subject"] for cell in found["cells"])
     }
     for cell in found["cells"]:
         if cell["direction"] == DIRECTION and cell["mode"] == "closed":
@@ -134,7 +135,7 @@ def table(found: dict[str, Any]) -> Iterator[str]:
         )
         between = f"{trips[0]} to {trips[-1]}" if len(trips) > 1 else str(trips[0]) if trips else "-"
         times = [_rtt(mine.get(octets)) for octets in payloads]
-        fields = [formatting.subject(name).name, between, *times, _goodput(mine), _cpu(mine, payloads[0])]
+        fields = [labels.subject(name).name, between, *times, _goodput(mine), _cpu(mine, payloads[0])]
         yield f"| {' | '.join(fields)} |"
 
 
@@ -162,7 +163,7 @@ def draw(path: Path, found: dict[str, Any]) -> None:
     with mpl.rc_context(plot_style.STYLE):
         figure, (upper, lower) = plot_style.panels(2, 3.4)
         for name, mine in measured(found).items():
-            shown = formatting.subject(name)
+            shown = labels.subject(name)
             cells = [cell for _, cell in sorted(mine.items()) if cell["statistics"] and cell["statistics"]["rtt_ns"]]
             style: dict[str, Any] = {
                 "color": shown.colour,
@@ -185,7 +186,7 @@ def draw(path: Path, found: dict[str, Any]) -> None:
         plot_style.plain(lower.yaxis, lower.get_ylim())
         plot_style.legend(figure, (upper, lower))
         figure.suptitle(
-            f"{formatting.setting(found)}, {formatting.date(found['started_ns'])}",
+            f"{labels.setting(found)}, {formatting.date(found['started_ns'])}",
             fontsize=8.5, color=plot_style.GREY, x=0.01, ha="left",
         )  # fmt: skip
         figure.savefig(path, metadata={"Creator": None, "Date": None})

@@ -1,6 +1,6 @@
 """Contestants measured in turn: in each round all get new processes, and then run in alternating blocks.
 
-It uses the sweep's workers, subjects, frames and records (`twinlink.measure`).  A sweep gives each subject one turn per
+It uses the sweep's workers, subjects, frames and records (`twinlink_measure`).  A sweep gives each subject one turn per
 round; here the turns are short and many, so that changes of the machine's speed affect all contestants equally.
 """
 
@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from twinlink_measure.cell_run import CellRun, RoundResult
+from twinlink_measure.cells import Plan
+from twinlink_measure.setting import Pair, Setting
+from twinlink_measure.worker_handle import Interrupted, Stopped, WorkerFailed, WorkerLost
+
 from twinlink.errors import TwinlinkError
-from twinlink.measure.cell_run import CellRun, RoundResult
-from twinlink.measure.cells import Plan
-from twinlink.measure.setting import Pair, Setting
-from twinlink.measure.worker_handle import Interrupted, Stopped, WorkerFailed, WorkerLost
 
 OPEN_S = 30.0
 TIMEOUT_S = 30.0  # for the peer, and for an answer, on a busy machine
@@ -27,7 +28,7 @@ FAILURES = (WorkerLost, WorkerFailed, TwinlinkError, OSError)
 
 @dataclass(frozen=True)
 class Contestant:
-    """A subject of the sweep (`twinlink.measure.channels`) with its own name and options."""
+    """A subject of the sweep (`twinlink_measure.channels`) with its own name and options."""
 
     name: str
     subject: str

@@ -2,9 +2,8 @@
 
 import numpy as np
 from scipy import signal
-
-from twinlink.measure import statistics
-from twinlink.measure.worker_handle import Interrupted
+from twinlink_measure.worker_handle import Interrupted
+from twinlink_results import statistics
 
 from .bench import Bench, Measurement
 from .verdict import Part

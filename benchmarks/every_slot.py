@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from twinlink_measure.channels import PORTS
 from twinlink_ran_emulator import make_recording
 from twinlink_ran_emulator.recording import Recording, read
 from twinlink_ran_emulator.slot_writer import turned
 from twinlink_replay.blocks import Source
 from twinlink_replay.blocks.gnuradio_compat import ThreadState, gr, keep, pmt
 
-from twinlink.measure.channels import PORTS
 from twinlink.process.ports import free_ports
 from twinlink.slots import Content
 

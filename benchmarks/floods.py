@@ -7,11 +7,11 @@ import subprocess
 from collections.abc import Callable
 
 import numpy as np
+from twinlink_measure.cell_run import RoundResult
+from twinlink_measure.namespaces import ADDRESSES, Namespaces
+from twinlink_measure.setting import Loopback
+from twinlink_measure.worker_handle import Interrupted
 
-from twinlink.measure.cell_run import RoundResult
-from twinlink.measure.namespaces import ADDRESSES, Namespaces
-from twinlink.measure.setting import Loopback
-from twinlink.measure.worker_handle import Interrupted
 from twinlink.process.ports import free_ports
 
 from .bench import NEEDS_ROOT, TRANSPORTS, Bench, Measurement, is_root

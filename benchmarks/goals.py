@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from twinlink_measure.progress import Progress, duration
+from twinlink_measure.worker_handle import Interrupted
+from twinlink_results import system
+
 from twinlink.appkit import convert
 from twinlink.appkit.console import Stop, guarded, log
-from twinlink.measure import system
-from twinlink.measure.progress import Progress, duration
-from twinlink.measure.worker_handle import Interrupted
 
 from .bench import Bench, Measurement
 from .contest import FAILURES

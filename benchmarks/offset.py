@@ -1,11 +1,10 @@
 """The estimated offset of two clocks that are the same: G14."""
 
 import numpy as np
-
-from twinlink.measure import metrics, statistics
-from twinlink.measure.cell_run import RoundResult
-from twinlink.measure.cells import DIRECTIONS
-from twinlink.measure.setting import Loopback
+from twinlink_measure.cell_run import RoundResult
+from twinlink_measure.cells import DIRECTIONS
+from twinlink_measure.setting import Loopback
+from twinlink_results import metrics, statistics
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import plain

@@ -4,10 +4,9 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-
-from twinlink.measure.run import received_table
-from twinlink.measure.setting import Loopback, Pair, Truth, start_relay
-from twinlink.measure.worker_handle import watching
+from twinlink_measure.setting import Loopback, Pair, Truth, start_relay
+from twinlink_measure.worker_handle import watching
+from twinlink_results.run import received_table
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import FAILURES, OPEN_S, TIMEOUT_S, plain

@@ -7,8 +7,9 @@ sleeping.  So both flows share processes, sockets and threads, and consecutive b
 import random
 import statistics
 
+from twinlink_measure.worker_handle import Interrupted
+
 import twinlink
-from twinlink.measure.worker_handle import Interrupted
 from twinlink.process.ports import free_ports
 from twinlink.transport_options import TransportName
 from twinlink.transports import transport_name

@@ -11,12 +11,12 @@ import time
 from typing import Any
 
 import numpy as np
+from twinlink_measure.channels import PORTS
 from twinlink_replay.blocks import Source
 from twinlink_replay.blocks.assembler import PacketAssembler
 from twinlink_replay.blocks.gnuradio_compat import gr, keep, pmt
 
 import twinlink
-from twinlink.measure.channels import PORTS
 from twinlink.process.ports import free_ports
 from twinlink.spectrum import Spectrum
 

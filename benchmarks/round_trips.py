@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
-from twinlink.measure.cell_run import RoundResult
-from twinlink.measure.setting import Loopback
+from twinlink_measure.cell_run import RoundResult
+from twinlink_measure.setting import Loopback
 
 from .bench import Bench, Measurement
 from .contest import plain

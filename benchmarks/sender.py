@@ -14,8 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from twinlink_measure import usage
+
 import twinlink
-from twinlink.measure import usage
 from twinlink.transport_options import TransportName
 from twinlink.transports import transport_name
 

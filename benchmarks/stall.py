@@ -5,9 +5,10 @@ import signal
 import time
 from typing import Any
 
-from twinlink.measure.channels import PORTS
-from twinlink.measure.setting import DIGITAL_TWIN
-from twinlink.measure.worker_handle import Interrupted, LocalWorker
+from twinlink_measure.channels import PORTS
+from twinlink_measure.setting import DIGITAL_TWIN
+from twinlink_measure.worker_handle import Interrupted, LocalWorker
+
 from twinlink.process.ports import free_ports
 
 from .bench import TRANSPORTS, Bench, Measurement

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinlink.measure import results
-from twinlink.measure.channels import SUBJECTS
-from twinlink.measure.text_columns import aligned
+from twinlink_measure.channels import SUBJECTS
+from twinlink_results import results
+from twinlink_results.text_columns import aligned
 
 WITHIN = 0.02
 DELAY_MS, SWEEP_MS, POLL_MS = 40, 100, 50

@@ -1,10 +1,9 @@
 """Delay variation under load: G15."""
 
 import numpy as np
-
-from twinlink.measure import metrics
-from twinlink.measure.cell_run import RoundResult
-from twinlink.measure.setting import Loopback
+from twinlink_measure.cell_run import RoundResult
+from twinlink_measure.setting import Loopback
+from twinlink_results import metrics
 
 from .bench import TRANSPORTS, Bench, Measurement
 from .contest import plain

@@ -1,6 +1,7 @@
 """Octets of the header, and of a message on the wire: G13."""
 
-from twinlink.measure.namespaces import Namespaces
+from twinlink_measure.namespaces import Namespaces
+
 from twinlink.protocol.frames import HEADER_OCTETS
 
 from .bench import NEEDS_ROOT, Bench, Measurement, is_root

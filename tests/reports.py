@@ -2,7 +2,7 @@
 
 import re
 
-from twinlink.measure import document
+from twinlink_results import document
 
 
 def check(page: str) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from twinlink_ran_emulator import make_recording
 
-from twinlink.appkit import outputs
+from twinlink.appkit import ledger, outputs
 from twinlink.appkit.journal import Journal
 from twinlink.errors import ConfigurationError
-from twinlink.measure import ledger
 from twinlink.testing import patience
 
 LINK = ("--connect", "tcp/127.0.0.1:1")

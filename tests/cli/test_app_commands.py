@@ -29,9 +29,17 @@ def _named_modules(path: Path) -> Iterator[str]:
 def test_no_file_of_the_library_imports_an_application() -> None:
     files = sorted((ROOT / "twinlink").rglob("*.py"))
     assert len(files) > 100
-    assert len(APPS) == 7
+    assert len(APPS) == 9
     found = {(path.name, module) for path in files for module in _named_modules(path) if module.split(".")[0] in APPS}
     assert found == set()
+
+
+def test_nothing_imports_the_instrument_nor_the_results_an_application() -> None:
+    for app, barred in (("*", {"twinlink_measure"}), ("results", APPS - {"twinlink_results"})):
+        files = [path for path in (ROOT / "apps").glob(f"{app}/**/*.py") if "twinlink_measure" not in path.parts]
+        assert len(files) > 10
+        found = {(path.name, name) for path in files for name in _named_modules(path) if name.split(".")[0] in barred}
+        assert found == set()
 
 
 def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:
@@ -43,16 +51,16 @@ def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:
 def test_help_lists_them_with_their_summaries(start: Start) -> None:
     run = start("--help")
     assert run.code() == 0
-    assert {"demo", "report"} <= POINTS.keys()
+    assert {"demo", "sweep", "report", "experiment", "clock", "mgen"} <= POINTS.keys()
     for name in POINTS:
-        line = next(line for line in run.out if line.split()[:1] == [name])
-        assert len(line.split()) > 3
+        place = next(place for place, line in enumerate(run.out) if line.split()[:1] == [name])
+        assert len(" ".join(run.out[place : place + 2]).split()) > 3  # a long name has a line of its own
 
 
-@pytest.mark.parametrize(("command", "extra"), [("demo", "demo"), ("report", "measure")])
+@pytest.mark.parametrize(("command", "extra"), [("demo", "demo"), ("report", "measure"), ("sweep", "measure")])
 def test_a_missing_extra_is_named(start: Start, tmp_path: Path, command: str, extra: str) -> None:
     (tmp_path / "jsonschema.py").write_text("raise ModuleNotFoundError('absent', name='jsonschema')")
-    arguments = {"demo": ("--out", str(tmp_path / "out")), "report": (str(tmp_path),)}[command]
+    arguments = (str(tmp_path),) if command == "report" else ("--out", str(tmp_path / "out"))
     run = start(command, *arguments, env={"PYTHONPATH": str(tmp_path)})
     assert run.code() == 2
     expected = f"jsonschema is not installed; `pip install 'twinlink[{extra}]'` installs it"

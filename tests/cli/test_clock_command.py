@@ -4,11 +4,11 @@ import signal
 import time
 
 import pytest
+from twinlink_measure.clock_command import _by_ntp, _times_set
 
 import twinlink
 from tests.cli.running import PATIENCE_S, Run, Start
-from twinlink.cli.clock import _by_ntp, _times_set
-from twinlink.measure import formatting
+from twinlink.appkit import formatting
 from twinlink.testing import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")

@@ -13,12 +13,12 @@ import pytest
 import twinlink
 from tests.cli.running import Start
 from twinlink import npy, signed_payload
+from twinlink.appkit.mgen_message import Address, Packet
 from twinlink.cli import known_flows
 from twinlink.cli.looking import fitted, seen_from_here
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format, payload_line
 from twinlink.cli.sub import Columns, message_line
 from twinlink.events import Event, PeerDown, PeerUp
-from twinlink.mgen.message import Address, Packet
 from twinlink.sensing import FreeRange, SensingRanges
 from twinlink.slots import Slot, SlotSpectrum
 from twinlink.spectrum import Spectrum

@@ -84,7 +84,25 @@ def test_every_event_carries_its_time() -> None:
     assert all("time_ns" in inspect.signature(kind).parameters for kind in kinds)
 
 
-def test_importing_the_library_loads_no_driver_and_no_test_tool() -> None:
-    heavy = ["zmq", "zenoh", "numpy", "pytest", "hypothesis"]
-    script = f"import sys, twinlink; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+LOADED_BY = """
+import sys
+before = {*sys.modules}
+import twinlink
+%s
+print(*({*sys.modules} - before))
+"""
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a program has loaded with the library and this statement, beside those of the interpreter."""
+    return {*subprocess.check_output([sys.executable, "-c", LOADED_BY % statement], text=True).split()}
+
+
+@pytest.mark.parametrize("statement", ["", "from twinlink import *"])
+def test_importing_the_library_loads_no_third_party_package(statement: str) -> None:
+    assert {name.partition(".")[0] for name in loaded_by(statement)} - sys.stdlib_module_names == {"twinlink"}
+
+
+def test_importing_the_library_loads_the_link_only_when_a_name_of_it_is_used() -> None:
+    assert "twinlink.link" not in loaded_by("")
+    assert "twinlink.link" in loaded_by("twinlink.open")

@@ -139,7 +139,7 @@ def test_failures_and_remarks_stand_apart_and_each_open_loop_is_named() -> None:
     assert "PRBs 8-9 at 3.00 s (record 300): the twin did not detect it; no block was required" in remarks[1]
     assert "PRBs 3-4 at 1.00 s (record 100)" in unjudged[0]
     assert "rebuilt samples differ" in failures[0]
-    told = page._told(summary)
+    told = page.html(summary, {"cells": []}, [])
     assert told.index("<h3>Failures</h3>") < told.index("<h3>Not judged") < told.index("<h3>Remarks</h3>")
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from twinlink_results import results
 
 from tests import reports
 from tests.cli.running import PATIENCE_S, Run, Start
-from twinlink.measure import records, results
+from twinlink.appkit import records
 from twinlink.protocol.rtt import percentiles
 
 PARTS = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}

@@ -8,9 +8,10 @@ import jsonschema
 import numpy as np
 import pytest
 from twinlink_demo import flows
+from twinlink_results import results
+from twinlink_results.run import Run
 
-from twinlink.measure import records, results
-from twinlink.measure.run import Run
+from twinlink.appkit import records
 
 CONTENT: dict[str, Any] = {
     "started_ns": 1, "ended_ns": 2, "complete": False, "configuration": {"given": {}, "used": {}},

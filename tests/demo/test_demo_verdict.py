@@ -10,7 +10,7 @@ from twinlink_demo.control_loop import episodes
 from twinlink_demo.evidence import Evidence
 
 from tests.demo.synthetic import MS, N, evidence, playout, rebuilt
-from twinlink.measure import records
+from twinlink.appkit import records
 
 
 def test_a_closed_loop() -> None:

@@ -1,12 +1,12 @@
 """E3 over TCP, where the agent's host is a name with several addresses."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 import twinlink_e3 as e3
 
 from tests.link import named_host
+from twinlink.appkit import options
 
 _SIDES = """
 import time
@@ -78,7 +78,7 @@ def test_an_agent_on_a_name_listens_on_every_address(link: str, tmp_path: Path) 
     ],
 )
 def test_an_endpoint_is_the_address_of_one_host(endpoint: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
+    parser = options.Parser()
     e3.add_endpoint_arguments(parser)
     with pytest.raises(SystemExit):
         parser.parse_args(["--setup", endpoint])

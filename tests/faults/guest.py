@@ -1,6 +1,6 @@
 """Runs the lab inside a virtual machine: `python -m tests.faults.guest [--folder F] -- <options of tests.faults.lab>`.
 
-Its kernel has netem, and a clock to step (twinlink/measure/guest).
+Its kernel has netem, and a clock to step (`twinlink_measure.guest`).
 """
 
 import argparse
@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from twinlink.measure.guest import machine
-from twinlink.measure.guest.packages import GuestError
+from twinlink_measure.guest import machine
+from twinlink_measure.guest.packages import GuestError
 
 from .faults import MARK
 

@@ -84,7 +84,8 @@ def test_a_process_without_descriptors_is_told_so(transport: TransportName, role
 NO_THREADS = """
 import os, resource, sys, threading, twinlink
 role, transport, endpoint = sys.argv[1:]
-twinlink.transports.transport_class(transport)  # now: below the limit it may not read the files of driver and Python
+# Now: below the limit it may not read the files of twinlink, driver and Python.
+twinlink.open, twinlink.transports.transport_class(transport)
 "localhost".encode("idna")
 if os.geteuid() == 0:  # the limit does not bind root
     os.setgid(65534)

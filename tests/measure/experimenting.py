@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from twinlink.measure.experiments import description
-from twinlink.measure.experiments.measuring import Run
+from twinlink_measure.experiments import description
+from twinlink_measure.experiments.measuring import Run
 
 Part = dict[str, Any]
 

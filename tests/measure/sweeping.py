@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from twinlink.measure import records
-from twinlink.measure.cells import Plan
-from twinlink.measure.run import Run
-from twinlink.measure.setting import Loopback, Pair, Setting
-from twinlink.measure.sweep import Sweep
+from twinlink_measure.cells import Plan
+from twinlink_measure.setting import Loopback, Pair, Setting
+from twinlink_measure.sweep import Sweep
+from twinlink_results.run import Run
+
+from twinlink.appkit import records
 
 
 class Watched(Loopback):

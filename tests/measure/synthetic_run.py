@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from twinlink.measure import records
+from twinlink.appkit import records
 
 SUBJECTS = ("zeromq", "zenoh", "raw-tcp", "raw-zeromq", "raw-zenoh", "mqtt-qos0")
 PAYLOADS = (100, 1024, 10240, 102400, 1048576)

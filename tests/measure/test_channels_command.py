@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_measure.channels import SUBJECTS, SYSTEMS
+from twinlink_results import summary, table
 
 from tests.cli.running import Run
-from twinlink.measure import summary, table
-from twinlink.measure.channels import SUBJECTS, SYSTEMS
 
 
 def sweep(folder: Path, *arguments: str) -> Run:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twinlink_measure.cells import Plan
+from twinlink_measure.channels import SUBJECTS, channel, check
+from twinlink_measure.setting import Loopback, Truth
 
 from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import measure, table
+from twinlink.appkit.records import Table
 from twinlink.errors import ConfigurationError, TransportMissing
-from twinlink.measure.cells import Plan
-from twinlink.measure.channels import SUBJECTS, channel, check
-from twinlink.measure.records import Table
-from twinlink.measure.setting import Loopback, Truth
 from twinlink.transports import Endpoint
 
 ONE_WAY_NS, FAR_NS = 15_000_000, 60_000_000
@@ -161,7 +161,7 @@ def test_a_wrong_option_is_named(subject: str, options: dict[str, Any], told: st
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "twinlink.measure.channels.http", raising=False)
+    monkeypatch.delitem(sys.modules, "twinlink_measure.channels.http", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     told = r"'raw-http' is not installed .*aiohttp.*pip install 'twinlink\[industrial\]'"
     with pytest.raises(TransportMissing, match=told):

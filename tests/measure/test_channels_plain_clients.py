@@ -23,12 +23,12 @@ from paho.mqtt.client import Client as MqttClient
 from paho.mqtt.enums import CallbackAPIVersion
 from pymodbus.client import ModbusTcpClient
 from snap7.client import Client
+from twinlink_measure.channels import PORTS, Channel, channel
+from twinlink_measure.channels.base import TRAFFIC
+from twinlink_measure.channels.mailbox import HEAD
+from twinlink_measure.row_buffer import ReceivedRows
 from websockets.sync.client import connect
 
-from twinlink.measure.channels import PORTS, Channel, channel
-from twinlink.measure.channels.base import TRAFFIC
-from twinlink.measure.channels.mailbox import HEAD
-from twinlink.measure.row_buffer import ReceivedRows
 from twinlink.process.ports import free_ports
 from twinlink.protocol.frames import ACK_ONE, Kind, frame, parse_ack
 from twinlink.testing import patience, wait_until

@@ -16,12 +16,12 @@ from pymodbus.server import ModbusTcpServer
 from pymodbus.simulator import DataType, SimData, SimDevice
 from snap7.server import Server
 from snap7.type import SrvArea
+from twinlink_measure.channels import Channel, PeerLost, channel
+from twinlink_measure.channels.base import ACK, TRAFFIC
+from twinlink_measure.channels.loop import LoopThread
+from twinlink_measure.channels.mailbox import HEAD
 from websockets.sync.server import serve
 
-from twinlink.measure.channels import Channel, PeerLost, channel
-from twinlink.measure.channels.base import ACK, TRAFFIC
-from twinlink.measure.channels.loop import LoopThread
-from twinlink.measure.channels.mailbox import HEAD
 from twinlink.process.ports import free_ports
 from twinlink.protocol.frames import Kind, frame
 from twinlink.transports import Endpoint

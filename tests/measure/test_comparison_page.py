@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+from twinlink_results import results
+
 from benchmarks import comparison
 from tests.measure import synthetic_run
-from twinlink.measure import results
 
 
 def test_the_page_has_a_row_for_each_system_and_says_what_is_too_long(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from twinlink_measure.experiments import NAMES, clients, description, report, sweep_parts
+from twinlink_results import results
 
 from tests.cli.running import Run
 from tests.measure.experimenting import quiet
-from twinlink.measure import results
-from twinlink.measure.experiments import NAMES, clients, description, report, sweep_parts
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
 

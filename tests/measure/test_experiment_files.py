@@ -7,12 +7,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from twinlink_measure.experiments import NAMES, description, figure, folder, measuring, outcome, report, verdicts
+from twinlink_measure.experiments.outcome import FAILED, Row
+from twinlink_results import plot_style
 
 from tests import reports
 from twinlink.errors import ConfigurationError, TwinlinkError
-from twinlink.measure import plot_style
-from twinlink.measure.experiments import NAMES, description, figure, folder, measuring, outcome, report, verdicts
-from twinlink.measure.experiments.outcome import FAILED, Row
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from snap7.client import Client
+from twinlink_measure.experiments import analysis, hub, node_red
+from twinlink_measure.experiments.outcome import Row
+from twinlink_measure.experiments.program import Program, ProgramFailed
 
 from tests.measure.experimenting import Part, quiet
-from twinlink.measure.experiments import analysis, hub, node_red
-from twinlink.measure.experiments.outcome import Row
-from twinlink.measure.experiments.program import Program, ProgramFailed
 from twinlink.process.ports import free_ports
 from twinlink.testing import wait_until
 

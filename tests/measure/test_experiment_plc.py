@@ -4,10 +4,10 @@ import urllib.request
 from pathlib import Path
 
 from pymodbus.client import ModbusTcpClient
+from twinlink_measure.experiments import plc
+from twinlink_measure.experiments.program import Program
 
 from tests.measure.experimenting import Part, quiet
-from twinlink.measure.experiments import plc
-from twinlink.measure.experiments.program import Program
 from twinlink.process.ports import free_ports
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from twinlink_measure.experiments import pubsub
 
 from tests.measure.experimenting import quiet
-from twinlink.measure.experiments import pubsub
 
 
 def test_a_message_comes_back_after_whole_cycles(tmp_path: Path) -> None:

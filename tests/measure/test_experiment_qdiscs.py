@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_measure.experiments import pubsub, qdisc_program, qdiscs
 
 from tests.measure.experimenting import quiet
-from twinlink.measure.experiments import pubsub, qdisc_program, qdiscs
 
 PART = {"cycle_ms": 20, "offset_ms": 8, "lead_ms": 5, "variables": 30, "window_ms": 6, "idleslope": 0.8}
 MAP = "1 1 1 1 1 1 1 0 1 1 1 1 1 1 1 1"

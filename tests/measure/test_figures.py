@@ -10,16 +10,18 @@ from xml.etree import ElementTree
 import jsonschema
 import matplotlib.pyplot as plt
 import pytest
+from twinlink_measure.channels.subjects import OWN_SUBSCRIPTION
+from twinlink_results import figures, labels, plot_style, reference_results, results
+from twinlink_results.plot_style import Drawn
+from twinlink_results.rows import Records
 
 from tests.measure import synthetic_run
-from twinlink.measure import figures, formatting, plot_style, records, reference_results, results
-from twinlink.measure.channels.subjects import OWN_SUBSCRIPTION
-from twinlink.measure.plot_style import Drawn
+from twinlink.appkit import records
 
 BOTH: dict[str, Any] = {"subjects": ("zeromq", "zenoh", "raw-tcp"), "payloads": (100, 10240, 1048576), "rounds": 2}
 
 
-def computed(folder: Path) -> tuple[dict[str, Any], records.Records]:
+def computed(folder: Path) -> tuple[dict[str, Any], Records]:
     return results.compute(folder, results.load(folder))
 
 
@@ -161,7 +163,7 @@ def test_points_stand_at_their_payloads_and_the_legend_names_no_others(
     monkeypatch.setattr(plot_style, "write", lambda figure, path: kept.update({path.stem: figure}))
     synthetic_run.write(tmp_path, subjects=("zeromq", "zenoh", "mqtt-qos0", "raw-tcp"), payloads=payloads, rounds=2)
     drawn = {each.path.stem: each for each in figures.draw(tmp_path / "figures", *computed(tmp_path))}
-    subjects = {each.short for each in formatting.SUBJECTS.values()}
+    subjects = {each.short for each in labels.SUBJECTS.values()}
     for name in ("latency", "rtt", "jitter"):
         lines = [line for axis in kept[name].axes for line in axis.get_lines() if line.axes.get_xscale() == "log"]
         points = {float(x) for line in lines for x in line.get_xdata() if line.get_transform() == line.axes.transData}
@@ -192,16 +194,16 @@ def test_a_legend_names_what_the_axis_shows() -> None:
 
 
 def test_subjects_can_be_told_apart() -> None:
-    shown = [*formatting.SUBJECTS.values()]
+    shown = [*labels.SUBJECTS.values()]
     assert len({each.colour for each in shown}) == len(shown)
     assert len({(each.marker, each.line) for each in shown}) == len(shown), "not without colour"
-    of_sweeps = [each for name, each in formatting.SUBJECTS.items() if name not in OWN_SUBSCRIPTION]
+    of_sweeps = [each for name, each in labels.SUBJECTS.items() if name not in OWN_SUBSCRIPTION]
     assert len({(each.marker, each.raw) for each in of_sweeps}) == len(of_sweeps) > 22
     lines = [plot_style.line_style(number) for number in range(22)]
     assert len({(each["marker"], each["ls"]) for each in lines}) == len(lines)
     for name in ("zeromq", "zenoh", "raw-tcp", "carrier-pigeon"):
-        assert re.fullmatch("#[0-9a-f]{6}", formatting.subject(name).colour)
-    assert formatting.ordered(["raw-tcp", "carrier-pigeon", "zeromq", "zenoh", "zeromq"]) == [
+        assert re.fullmatch("#[0-9a-f]{6}", labels.subject(name).colour)
+    assert labels.ordered(["raw-tcp", "carrier-pigeon", "zeromq", "zenoh", "zeromq"]) == [
         "zenoh", "zeromq", "raw-tcp", "carrier-pigeon",
     ]  # fmt: skip
 

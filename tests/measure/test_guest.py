@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from twinlink.measure.guest import initramfs, packages
+from twinlink_measure.guest import initramfs, packages
 
 
 def test_modules_are_loaded_after_those_they_need_and_folders_are_seen_at_their_place(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twinlink_measure.cells import Plan
+from twinlink_measure.setting import Loopback, Truth
+from twinlink_results import metrics
 
 from tests.measure.sweeping import measure, table
-from twinlink.measure import metrics
-from twinlink.measure.cells import Plan
-from twinlink.measure.clock import Estimate
-from twinlink.measure.records import Table
-from twinlink.measure.setting import Loopback, Truth
+from twinlink.appkit.clock import Estimate
+from twinlink.appkit.records import Table
 
 MS = 1_000_000
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_results import compare, load, page, results, summary
 
 from tests.cli.running import Run
 from tests.measure import synthetic_run
 from tests.measure.test_sweep_command import content, sweep
-from twinlink.measure import compare, formatting, load, page, results, summary
+from twinlink.appkit import formatting
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq"), "payloads": (100,), "directions": ("rw-dt",)}
 IDLE = {"side": "both", "at_ns": 1, "busy": 0.03, "load_1min": 0.4, "cpus": 2}

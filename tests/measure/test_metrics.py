@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twinlink_results import metrics
 
-from twinlink.measure import metrics
-from twinlink.measure.records import RECEIVED, SENT, Table
+from twinlink.appkit.records import RECEIVED, SENT, Table
 
 US = 1_000
 MS = 1_000_000

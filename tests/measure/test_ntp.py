@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from twinlink_measure.clock_command import _Ntp as Polled
 
-from twinlink.cli.clock import _Ntp as Polled
-from twinlink.measure import ntp
+from twinlink.appkit import ntp
 from twinlink.process import resolver
 from twinlink.testing import free_endpoint, patience
 

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_results import compare, results
 
 from tests import reports
 from tests.cli.running import Start, no_more_than_1000_octets
 from tests.measure import synthetic_run
+from twinlink.appkit import records
 from twinlink.errors import ConfigurationError
-from twinlink.measure import compare, records, results
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq"), "payloads": (100, 1024), "rounds": 3}
 

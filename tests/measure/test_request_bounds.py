@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from twinlink_measure import remote as remote_module
+from twinlink_measure import row_buffer
+from twinlink_measure.channels import SUBJECTS, PeerLost
+from twinlink_measure.channels.tcp import TcpChannel
+from twinlink_measure.remote import PORT_OFFSET, SAID, TOLD, Remote, RemoteWorker, WorkerHost
+from twinlink_measure.request_bounds import MAX_COUNT, OPTION_OCTETS, REQUEST_OCTETS
+from twinlink_measure.row_buffer import ReceivedRows, encode
+from twinlink_measure.worker_handle import WorkerFailed
 
 import twinlink
 from tests.cli.running import PATIENCE_S
-from twinlink.measure import remote as remote_module
-from twinlink.measure import row_buffer
-from twinlink.measure.channels import SUBJECTS, PeerLost
-from twinlink.measure.channels.tcp import TcpChannel
-from twinlink.measure.remote import PORT_OFFSET, SAID, TOLD, Remote, RemoteWorker, WorkerHost
-from twinlink.measure.request_bounds import MAX_COUNT, OPTION_OCTETS, REQUEST_OCTETS
-from twinlink.measure.row_buffer import ReceivedRows, encode
-from twinlink.measure.worker_handle import WorkerFailed
 from twinlink.process.ports import free_ports
 from twinlink.protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD
 from twinlink.testing.base import wait_until
@@ -211,7 +211,7 @@ def test_a_sweep_keeps_little_of_what_a_pong_says_unasked(monkeypatch: pytest.Mo
 
 
 def test_every_subject_of_a_sweep_can_be_opened_within_the_bounds() -> None:
-    from twinlink.measure.request_bounds import RequestBounds
+    from twinlink_measure.request_bounds import RequestBounds
 
     bounds = RequestBounds("127.0.0.1", 7457, 7458)
     refused = []

@@ -10,12 +10,13 @@ from typing import Any
 
 import jsonschema
 import pytest
+from twinlink_results import results, summary, table
+from twinlink_results import run as folders
 
 from tests.cli.running import PATIENCE_S, Run
 from tests.measure import synthetic_run
+from twinlink.appkit import records
 from twinlink.errors import ConfigurationError
-from twinlink.measure import records, results, summary, table
-from twinlink.measure import run as folders
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq", "raw-tcp"), "payloads": (100, 10240), "rounds": 3}
 

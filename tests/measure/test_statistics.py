@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import signal, stats
-
-from twinlink.measure import statistics
+from twinlink_results import statistics
 
 Series = Callable[[np.random.Generator, int], NDArray[np.float64]]
 

@@ -10,8 +10,8 @@ SUBJECTS = "raw-tcp,raw-http,raw-websocket"
 _SWEEP = """
 from pathlib import Path
 from tests.measure.sweeping import measure
-from twinlink.measure.cells import Plan
-from twinlink.measure.hosts import Hosts
+from twinlink_measure.cells import Plan
+from twinlink_measure.hosts import Hosts
 
 listens, peer, subjects, folder = arguments
 stands_for("::1", "127.0.0.2")

@@ -11,11 +11,12 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from twinlink_results import results
 
 from tests.cli.running import LONG_S, Run, no_more_than_1000_octets
 from tests.measure.sweeping import children, processes
+from twinlink.appkit import records
 from twinlink.cli import main
-from twinlink.measure import records, results
 
 SUBJECTS = ("zeromq", "zenoh", "mqtt-qos0", "raw-tcp", "raw-zeromq")  # the others: test_sweep_subjects.py
 ROUNDS, COUNT = 2, 6

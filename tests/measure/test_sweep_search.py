@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from twinlink_measure import search
+from twinlink_measure.cell_run import FLOODS, CellRun, RoundResult
+from twinlink_measure.cells import Plan
+from twinlink_measure.setting import Pair
 
-from twinlink.measure import records, search
-from twinlink.measure.cell_run import FLOODS, CellRun, RoundResult
-from twinlink.measure.cells import Plan
-from twinlink.measure.setting import Pair
+from twinlink.appkit import records
 
 
 def offer_to(capacity_hz: float) -> Callable[[float], search.Trial]:

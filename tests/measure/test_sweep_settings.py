@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_measure import hosts
+from twinlink_measure.cells import Plan
+from twinlink_measure.hosts import Hosts
+from twinlink_measure.namespaces import Namespaces, octets_per_s
+from twinlink_measure.remote import PORT_OFFSET
+from twinlink_measure.setting import HostLost, SettingError
+from twinlink_measure.worker_handle import WorkerLost
 
 import twinlink
 from tests.cli.running import PATIENCE_S, Run
 from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
-from twinlink.measure import hosts
-from twinlink.measure.cells import Plan
-from twinlink.measure.hosts import Hosts
-from twinlink.measure.namespaces import Namespaces, octets_per_s
-from twinlink.measure.remote import PORT_OFFSET
-from twinlink.measure.setting import HostLost, SettingError
-from twinlink.measure.worker_handle import WorkerLost
 from twinlink.process.ports import free_ports
 from twinlink.testing import patience, wait_until
 
@@ -167,7 +167,7 @@ FEW = ("--payloads", "100,20000", "--count", "4", "--rounds", "2", "--warm-up", 
 
 def slow_stations(folder: Path) -> dict[str, str]:
     """An environment in which a worker takes as long to start as on an emulated processor."""
-    late = 'import sys, time\nif "twinlink.measure.worker" in sys.orig_argv:\n    time.sleep(12)\n'
+    late = 'import sys, time\nif "twinlink_measure.worker" in sys.orig_argv:\n    time.sleep(12)\n'
     (folder / "sitecustomize.py").write_text(late)
     return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_measure.cell_run import LONG_OCTETS
+from twinlink_measure.cells import Plan
+from twinlink_measure.setting import HostLost, Loopback, Pair, SettingError
+from twinlink_measure.sweep import RESTARTS
+from twinlink_measure.worker_handle import Stopped
 
 from tests.cli.running import PATIENCE_S
 from tests.measure.sweeping import Watched, measure, table
-from twinlink.measure.cell_run import LONG_OCTETS
-from twinlink.measure.cells import Plan
-from twinlink.measure.setting import HostLost, Loopback, Pair, SettingError
-from twinlink.measure.sweep import RESTARTS
-from twinlink.measure.worker_handle import Stopped
 
 COUNT = 3
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from twinlink_measure.channels import SUBJECTS
+from twinlink_results import figures, page, reference_results, results, summary, table, table_csv
 
 from tests.measure import synthetic_run
-from twinlink.measure import figures, formatting, page, records, reference_results, results, summary, table, table_csv
-from twinlink.measure.channels import SUBJECTS
+from twinlink.appkit import formatting, records
 
 
 def lines(markdown: str, title: str) -> list[list[str]]:

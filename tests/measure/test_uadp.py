@@ -11,10 +11,10 @@ from asyncua.pubsub import uadp as theirs
 from asyncua.pubsub.udp import OpcUdp, UdpSettings
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from twinlink_measure.uadp import BuiltIn, DataSetMessage, NetworkMessage, PublisherIdType, UadpError, Variant
+from twinlink_measure.uadp import decode as decoded
+from twinlink_measure.uadp import encode as encoded
 
-from twinlink.measure.uadp import BuiltIn, DataSetMessage, NetworkMessage, PublisherIdType, UadpError, Variant
-from twinlink.measure.uadp import decode as decoded
-from twinlink.measure.uadp import encode as encoded
 from twinlink.process.ports import free_ports
 from twinlink.testing import patience
 

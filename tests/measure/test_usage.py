@@ -7,7 +7,7 @@ import pytest
 
 _ECHOES = """
 import socket, subprocess, threading
-from twinlink.measure import usage
+from twinlink_measure import usage
 
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -11,15 +11,15 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from twinlink_measure import send_modes
+from twinlink_measure.channels import PeerLost, tcp
+from twinlink_measure.remote import TOLD, Remote, RemoteWorker, WorkerHost
+from twinlink_measure.row_buffer import PART_OCTETS, ReceivedRows, SentRows, decode, encode
+from twinlink_measure.worker_handle import LocalWorker, WorkerFailed, WorkerLost
+from twinlink_results.run import received_table, sent_table
 
 import twinlink
 from tests.cli.running import PATIENCE_S
-from twinlink.measure import send_modes
-from twinlink.measure.channels import PeerLost, tcp
-from twinlink.measure.remote import TOLD, Remote, RemoteWorker, WorkerHost
-from twinlink.measure.row_buffer import PART_OCTETS, ReceivedRows, SentRows, decode, encode
-from twinlink.measure.run import received_table, sent_table
-from twinlink.measure.worker_handle import LocalWorker, WorkerFailed, WorkerLost
 from twinlink.process.ports import free_ports
 from twinlink.testing.base import wait_until
 from twinlink.transports import Endpoint
@@ -136,7 +136,7 @@ def test_a_worker_that_was_killed_is_lost_and_says_how(worker: LocalWorker) -> N
 
 def test_it_ends_when_its_stdin_does_and_ignores_what_is_no_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "twinlink.measure.worker"],
+        [sys.executable, "-m", "twinlink_measure.worker"],
         input=b'what?\n[]\n{"id": 7, "do": "cancel"}\n',
         capture_output=True,
         check=True,
@@ -149,7 +149,7 @@ def test_it_ends_when_its_stdin_does_and_ignores_what_is_no_command() -> None:
 
 def test_one_that_may_only_listen_opens_nothing_else() -> None:
     port = free_ports(2)
-    command = [sys.executable, "-m", "twinlink.measure.worker", "--listen-only", f"127.0.0.1:{port}-{port + 1}"]
+    command = [sys.executable, "-m", "twinlink_measure.worker", "--listen-only", f"127.0.0.1:{port}-{port + 1}"]
     common = {"do": "open", "subject": "raw-tcp", "node": "x"}
     asked = [
         {"id": 1, "listening": False, "host": "127.0.0.1", "port": port, **common},

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from twinlink_results.mgen import log
+from twinlink_results.mgen.log import Log, Received
 
-from twinlink.mgen import log
-from twinlink.mgen.log import Log, Received
 from twinlink.testing.base import free_endpoint, patience, wait_until
 
 

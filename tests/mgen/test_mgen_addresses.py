@@ -8,9 +8,9 @@ from tests.link import named_host
 
 _BRIDGE = """
 import socket, threading
-from twinlink.mgen.egress import Egress
-from twinlink.mgen.ingress import Ingress
-from twinlink.mgen.message import Address, Flag, Packet, Protocol
+from twinlink_measure.mgen.egress import Egress
+from twinlink_measure.mgen.ingress import Ingress
+from twinlink.appkit.mgen_message import Address, Flag, Packet, Protocol
 
 stands_for("127.0.0.1", "::1")
 said = []

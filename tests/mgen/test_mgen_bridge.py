@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from twinlink_measure.mgen import egress, session
+from twinlink_measure.mgen.egress import Egress
+from twinlink_measure.mgen.ingress import Ingress
+from twinlink_measure.mgen.script import Flow
 
 import twinlink
 from tests.mgen.conftest import Listen, Send, free_ports
+from twinlink.appkit.mgen_message import Address, Flag, Packet, Protocol
 from twinlink.errors import TransportError, TwinlinkError
-from twinlink.mgen import egress, session
-from twinlink.mgen.egress import Egress
-from twinlink.mgen.ingress import Ingress
-from twinlink.mgen.message import Address, Flag, Packet, Protocol
-from twinlink.mgen.script import Flow
 from twinlink.testing.base import patience, wait_until
 
 ANY = Address("127.0.0.1", 0)

@@ -5,11 +5,11 @@ import socket
 from pathlib import Path
 
 import pytest
+from twinlink_results.mgen import records
 
 from tests.cli.running import Run, Start
 from tests.mgen.conftest import Listen, Mgen, Send, free_ports
-from twinlink.mgen import records
-from twinlink.mgen.message import Address, Flag, Packet
+from twinlink.appkit.mgen_message import Address, Flag, Packet
 from twinlink.testing.base import free_endpoint
 
 TRANSPORTS = ("zeromq", "zenoh")

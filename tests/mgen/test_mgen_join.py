@@ -7,13 +7,13 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from twinlink_results.mgen import log_zone
+from twinlink_results.mgen.log import Log, parse_text
+from twinlink_results.mgen.log_join import join_logs
+from twinlink_results.mgen.records import Row
 
 from tests.cli.running import Start
 from tests.mgen.conftest import Mgen, free_ports
-from twinlink.mgen import log_zone
-from twinlink.mgen.log import Log, parse_text
-from twinlink.mgen.log_join import join_logs
-from twinlink.mgen.records import Row
 from twinlink.testing.base import wait_until
 
 START = datetime.datetime(2026, 11, 21, 23, 58, tzinfo=datetime.UTC)

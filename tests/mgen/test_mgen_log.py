@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twinlink_results.mgen.log import DAY_NS, Event, join, parse_binary, parse_text, read
 
-from twinlink.mgen.log import DAY_NS, Event, join, parse_binary, parse_text, read
-from twinlink.mgen.message import Protocol
+from twinlink.appkit.mgen_message import Protocol
 
 GOLDEN = Path(__file__).with_name("golden")
 DAY = datetime.date(2026, 11, 21)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlink.appkit.mgen_message import Address, Flag, Packet, Position, parse, parse_logged
 from twinlink.errors import MalformedPayload
-from twinlink.mgen.message import Address, Flag, Packet, Position, parse, parse_logged
 
 GOLDEN = Path(__file__).with_name("golden")
 NO_GPS = Position(999.0, 999.0, -999, 0)

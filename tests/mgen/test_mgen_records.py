@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from twinlink.mgen.log import Log, parse_text
-from twinlink.mgen.log_join import MessageTrace, join_logs
-from twinlink.mgen.records import Recorder, Row, read
+from twinlink_results.mgen.log import Log, parse_text
+from twinlink_results.mgen.log_join import MessageTrace, join_logs
+from twinlink_results.mgen.records import Recorder, Row, read
 
 DAY = datetime.date(2026, 11, 21)
 MIDNIGHT_NS = 1795219200 * 10**9

@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
+from twinlink_measure.mgen.script import Flow, Pattern, protocol_for, sweeps
 
+from twinlink.appkit.mgen_message import Address, Protocol
 from twinlink.errors import ConfigurationError
-from twinlink.mgen.message import Address, Protocol
-from twinlink.mgen.script import Flow, Pattern, protocol_for, sweeps
 
 SCRIPTS = Path(__file__).parents[2] / "mgen-scripts"
 TO = Address("127.0.0.1", 5001)

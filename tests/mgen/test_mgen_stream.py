@@ -5,10 +5,10 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twinlink_measure.mgen.stream import Stream
 
+from twinlink.appkit.mgen_message import Address, Flag, Packet, Protocol
 from twinlink.errors import MalformedPayload
-from twinlink.mgen.message import Address, Flag, Packet, Protocol
-from twinlink.mgen.stream import Stream
 
 
 def fragments(flow: int, sequence: int, sizes: list[int]) -> bytes:

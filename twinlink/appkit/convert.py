@@ -131,7 +131,7 @@ def _endpoint(parse: Callable[[str], Endpoint], text: str) -> str:
 
 def ntp_server(text: str) -> str:
     """``HOST`` or ``HOST:PORT``."""
-    from twinlink.measure import ntp
+    from . import ntp
 
     try:
         ntp.parse(text)

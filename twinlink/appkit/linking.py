@@ -35,6 +35,7 @@ from twinlink.transports.refusals import Refusal
 
 from . import convert
 from .console import Stop, log
+from .options import Container, Group, Parser
 
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
@@ -45,7 +46,7 @@ _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within th
 CONNECT_S = 2.0  # for resolving a name, and for each address
 
 
-def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: str, host: str | None = None) -> None:
+def add_options(parser: Parser, *, listens: bool | None, flow: str, host: str | None = None) -> None:
     """Declare the options of a link, of its flow and of the output; ``listens`` and ``host`` as `add_link_options`."""
     add_link_options(parser, listens=listens, host=host)
     parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
@@ -53,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser, *, listens: bool | None, flow: 
 
 
 def add_link_options(
-    parser: argparse._ActionsContainer,
+    parser: Parser | Group,
     *,
     listens: bool | None,
     other: str = "the other side",
@@ -70,7 +71,7 @@ def add_link_options(
         host: the command, or another program, that listens at the positional argument HOST, short for ``--connect``;
             None: there is none.
     """
-    side = parser.add_mutually_exclusive_group()
+    side = parser.exclusive()
     side.add_argument(
         "--listen",
         default=LISTEN if listens else None,
@@ -100,9 +101,7 @@ def add_link_options(
     add_joining_options(parser, other=other, node=node)
 
 
-def add_joining_options(
-    parser: argparse._ActionsContainer, *, other: str = "the other side", node: str | None = None
-) -> None:
+def add_joining_options(parser: Container, *, other: str = "the other side", node: str | None = None) -> None:
     """Declare those of the link's options that do not say where it is; arguments as `add_link_options`."""
     parser.add_argument(
         "--transport",
@@ -135,8 +134,10 @@ class _Host(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
     ) -> None:
+        if values is None:  # no HOST
+            return
         for name in ("connect", "listen"):
-            if hasattr(namespace, name):
+            if getattr(namespace, name, None) is not None:
                 raise argparse.ArgumentError(self, f"not allowed with argument --{name}")
         setattr(namespace, self.dest, values)
 

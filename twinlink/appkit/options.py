@@ -16,7 +16,9 @@ Other variables that start with ``TWINLINK_`` are ignored: Kubernetes sets some 
 """
 
 import argparse
+import functools
 import os
+import shutil
 import sys
 import textwrap
 import tomllib
@@ -37,13 +39,28 @@ _NOT_IN_FILE = {"help", "config"}
 _FILE_OCTETS = 1024 * 1024  # of a configuration file at most
 
 
-class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps the paragraphs of a text; fills each but those that are indented, such as examples."""
+class Group:
+    """A group of a parser's options.
 
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        filled = super()._fill_text
-        parts = text.strip("\n").split("\n\n")
-        return "\n\n".join(part if part.startswith("  ") else filled(part, width, indent) for part in parts)
+    Args:
+        parser: that the options are of.
+        group: that argparse shows, or holds to one of its members.
+        exclusive: takes the names of its options in the namespace, where only one of them may be given.
+    """
+
+    def __init__(self, parser: "Parser", group: Any, exclusive: set[str] | None = None) -> None:
+        self._parser, self._group, self._exclusive = parser, group, exclusive
+
+    def add_argument(self, *names: str, **declared: Any) -> argparse.Action:
+        """As argparse."""
+        action = self._parser.declare(self._group.add_argument, names, declared)
+        if self._exclusive is not None:
+            self._exclusive.add(action.dest)
+        return action
+
+    def exclusive(self) -> "Group":
+        """A group of options of which only one may be given."""
+        return self._parser.exclusive(self._group)
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,63 +68,149 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         examples: command lines with a comment, one a line and up to 78 columns wide, for the end of the help.
+        mixed: whether options may follow arguments; not of a parser with sub-commands.
+
+    Attributes:
+        actions: what was declared, in order.
+        appended: the names in the namespace of options that may be given several times.
+        exclusive_groups: those of options of which only one may be given.
     """
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: str = "", mixed: bool = True, **kwargs: Any) -> None:
+        self.actions: list[argparse.Action] = []
+        self.appended: set[str] = set()
+        self.exclusive_groups: list[set[str]] = []
+        self._mixed = mixed
         kwargs["allow_abbrev"] = False  # an option added later must not change what a script means
-        kwargs.setdefault("formatter_class", _HelpFormatter)
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         if examples:
             kwargs["epilog"] = f"examples:\n\n{textwrap.indent(examples.strip(), '  ')}"
         super().__init__(*args, **kwargs)
 
+    def add_argument(self, *names: Any, **declared: Any) -> argparse.Action:
+        """As argparse; the error for none of the choices suggests the nearest one."""
+        return self.declare(super().add_argument, names, declared)
+
+    def declare(
+        self, add: Callable[..., argparse.Action], names: Sequence[str], declared: dict[str, Any]
+    ) -> argparse.Action:
+        """Declare an argument or option by argparse's ``add``, of this parser or a group of it."""
+        if (choices := declared.get("choices")) is not None:
+            declared["type"] = _one_of(choices, declared.get("type", str))
+        action = add(*names, **declared)
+        self.actions.append(action)
+        if declared.get("action") == "append":
+            self.appended.add(action.dest)
+        return action
+
+    def group(self, title: str) -> Group:
+        """A group of options with a title in the help."""
+        return Group(self, self.add_argument_group(title))
+
+    def exclusive(self, within: Any = None) -> Group:
+        """A group of options of which only one may be given; ``within`` a group of argparse's."""
+        dests: set[str] = set()
+        self.exclusive_groups.append(dests)
+        return Group(self, (within or self).add_mutually_exclusive_group(), dests)
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse; the error for an unknown argument suggests the nearest known one."""
         args = sys.argv[1:] if args is None else list(args)
-        names = [text for action in self._actions for text in action.option_strings if text.startswith("--")]
+        names = [text for action in self.actions for text in action.option_strings if text.startswith("--")]
         for text in args[: args.index("--") if "--" in args else None]:
             name = text.partition("=")[0]
             if text.startswith("--") and name not in names:  # before what follows it is taken for an argument
                 self.error(f"unknown argument {text}{self._address_advice(name) or near(name, names)}")
-        # Python 3.11 refuses to mix what has sub-commands: of the top parser, which has only the options before them.
-        mixed = all(action.nargs != argparse.PARSER for action in self._actions)
-        given, rest = (self.parse_known_intermixed_args if mixed else self.parse_known_args)(args, namespace)
+        given, rest = (self.parse_known_intermixed_args if self._mixed else self.parse_known_args)(args, namespace)
         if rest:
             self.error(f"unknown argument {' '.join(rest)}{self._address_advice(rest[0])}")
         return given
 
     def _address_advice(self, text: str) -> str:
         """For an argument that looks like a port or an address, where an option takes one; else empty."""
-        taking = [action for action in self._actions if str(action.metavar).startswith("HOST[:PORT]")]
+        taking = [action for action in self.actions if str(action.metavar).startswith("HOST[:PORT]")]
         if taking and (text in {"-p", "-P", "--port"} or text.isdecimal()):
             return "; the port follows its host, as in 10.0.0.5:7447"
         if taking and all(action.option_strings for action in taking) and address.is_meant(text):
             return f"; an address follows its option, as in --connect {text}"
         return ""
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """Not of the default that `parse` sets: Python 3.11 converts that of a positional argument."""
-        return arg_string if arg_string is argparse.SUPPRESS else super()._get_value(action, arg_string)
+    def format_help(self) -> str:
+        """As argparse; each paragraph of description and epilog is filled but those that are indented, as examples."""
+        texts = self.description, self.epilog
+        try:
+            self.description, self.epilog = (text and _filled(text) for text in texts)
+            return super().format_help()
+        finally:
+            self.description, self.epilog = texts
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of the choices; not the default that `parse` sets."""
-        if action.choices is not None and value is not argparse.SUPPRESS and value not in action.choices:
-            raise argparse.ArgumentError(action, none_of(value, action.choices))
+    def print_help(self, file: Any = None) -> None:
+        """Write the help to stdout as a result; to another file as a message, which is to stderr."""
+        if file is None:
+            _write_result(self.format_help())
+        else:
+            tell(self.format_help())
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End with this code, and the message on stderr."""
+        if message:
+            tell(message)
+        sys.exit(status)
 
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with code 3; with the choices, where an argument is missing that has some."""
         if message.startswith(_MISSING):
             missing = message.removeprefix(_MISSING).split(", ")
-            for action in self._get_positional_actions():
-                if action.choices is not None and action.metavar in missing and "|" not in str(action.metavar):
+            for action in self.actions:
+                if action.option_strings or action.choices is None or action.metavar not in missing:
+                    continue
+                if "|" not in str(action.metavar):
                     message += f"; {action.metavar} is one of {', '.join(map(str, action.choices))}"
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Write help and version to stdout as results, other messages to stderr."""
-        if file is not None and file is sys.stdout:
-            Output(as_json=False).write(printable(message).encode())
-        else:
-            tell(message)
+
+Container = argparse.ArgumentParser | Group  # where options are declared
+
+
+class Version(argparse.Action):
+    """Writes the version to stdout as a result, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **declared: Any) -> None:
+        help_text = "show program's version number and exit"
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help_text, **declared)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Do it."""
+        _write_result(f"twinlink {__version__}\n")
+        parser.exit()
+
+
+def _write_result(text: str) -> None:
+    """Write what was asked for to stdout, or, where that is closed, to stderr."""
+    if sys.stdout is None:
+        tell(text)
+    else:
+        Output(as_json=False).write(printable(text).encode())
+
+
+def _filled(text: str) -> str:
+    width = max(shutil.get_terminal_size().columns - 2, 11)  # as argparse fills the help of options
+    parts = text.strip("\n").split("\n\n")
+    filled = (part if part.startswith("  ") else textwrap.fill(" ".join(part.split()), width) for part in parts)
+    return "\n\n".join(filled)
+
+
+def _one_of(choices: Iterable[object], convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """As ``convert``, for one of these values."""
+
+    @functools.wraps(convert)
+    def chosen(text: str) -> Any:
+        value = convert(text)
+        if value not in choices:
+            raise argparse.ArgumentTypeError(none_of(value, choices))
+        return value
+
+    return chosen
 
 
 def none_of(value: object, choices: Iterable[object]) -> str:
@@ -119,8 +222,9 @@ def none_of(value: object, choices: Iterable[object]) -> str:
 class _Option:
     """One long option: its key, its variable, and the conversion of values from the environment and the file."""
 
-    def __init__(self, action: argparse.Action) -> None:
+    def __init__(self, action: argparse.Action, appends: bool) -> None:
         self.action = action
+        self._appends = appends
         self.key = next(text for text in action.option_strings if text.startswith("--")).removeprefix("--")
         self.variable = "TWINLINK_" + self.key.upper().replace("-", "_")
 
@@ -130,7 +234,7 @@ class _Option:
             if text.lower() not in _BOOLEANS:
                 raise ValueError(f"{text!r} is neither true nor false")
             return self._flag(_BOOLEANS[text.lower()])
-        if isinstance(self.action, argparse._AppendAction):
+        if self._appends:
             return [self._convert(part) for part in text.split(",") if part]
         return self._convert(text)
 
@@ -140,7 +244,7 @@ class _Option:
             if not isinstance(value, bool):
                 raise ValueError(f"{_shown(value)} is neither true nor false")
             return self._flag(value)
-        if isinstance(self.action, argparse._AppendAction):
+        if self._appends:
             if not isinstance(value, list):
                 raise ValueError("a list is expected")
             return [self._convert(_text(part)) for part in value]
@@ -165,8 +269,6 @@ class _Option:
             raise ValueError(str(error)) from error
         except ValueError as error:
             raise ValueError(f"{text!r} cannot be used") from error
-        if self.action.choices is not None and value not in self.action.choices:
-            raise ValueError(none_of(text, self.action.choices))
         return value
 
 
@@ -182,15 +284,15 @@ def _shown(value: object) -> str:
     return "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
 
 
-def keys(parser: argparse.ArgumentParser) -> frozenset[str]:
+def keys(parser: Parser) -> frozenset[str]:
     """The keys of a command or program in the file."""
     return frozenset(_options(parser))
 
 
-def add_general(parser: argparse.ArgumentParser) -> None:
+def add_general(parser: Parser) -> None:
     """Declare the options that every command and program has."""
     parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file with options")
-    parser.add_argument("--version", action="version", version=f"twinlink {__version__}")
+    parser.add_argument("--version", action=Version)
 
 
 def parse(
@@ -207,14 +309,16 @@ def parse(
     """
     add_general(parser)
     options = _options(parser)
-    defaults = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
+    stored = [action for action in parser.actions if action.default is not argparse.SUPPRESS]
+    defaults = {action.dest: action.default for action in stored}
     for option in options.values():
         default = option.action.default
         shown = "" if default is None or isinstance(default, bool) else f"; default {default}"
         option.action.help = f"{option.action.help} [{option.variable}{shown}]".replace("%", "%%")
-    for action in parser._actions:
-        action.default = argparse.SUPPRESS  # the namespace then has only what was given
-    given = vars(parser.parse_args(argv))
+    for action in stored:
+        action.default = None  # so that what is something else was given
+    values = vars(parser.parse_args(argv))
+    given = {dest: value for dest, value in values.items() if value is not None and value != []}
 
     environment = {
         option.action.dest: _value(parser, option.variable, option.from_text, os.environ[option.variable])
@@ -227,7 +331,6 @@ def parse(
         known = {**(all_keys() if all_keys else {}), table: keys(parser)}
         file = _from_file(parser, path, table, options, known)
 
-    groups = [{action.dest for action in group._group_actions} for group in parser._mutually_exclusive_groups]
     merged: dict[str, Any] = {}
     layers = [
         ("the command line", given),
@@ -236,17 +339,18 @@ def parse(
         ("the defaults", {dest: value for dest, value in defaults.items() if value is not None}),
     ]
     for source, layer in layers:
-        for group in groups:
+        for group in parser.exclusive_groups:
             if len(group & layer.keys()) > 1:
                 names = " and ".join(f"--{dest.replace('_', '-')}" for dest in sorted(group & layer.keys()))
                 parser.error(f"{source} gives {names}; only one of them can be used")
-        settled = {dest for group in groups if group & merged.keys() for dest in group} | merged.keys()
+        settled = {dest for group in parser.exclusive_groups if group & merged.keys() for dest in group} | merged.keys()
         merged.update((dest, value) for dest, value in layer.items() if dest not in settled)
     return argparse.Namespace(**dict.fromkeys(defaults) | merged)
 
 
-def _options(parser: argparse.ArgumentParser) -> dict[str, _Option]:
-    found = (_Option(action) for action in parser._actions if any(text[:2] == "--" for text in action.option_strings))
+def _options(parser: Parser) -> dict[str, _Option]:
+    long = (action for action in parser.actions if any(text[:2] == "--" for text in action.option_strings))
+    found = (_Option(action, action.dest in parser.appended) for action in long)
     return {option.key: option for option in found if option.key not in ("help", "version")}
 
 

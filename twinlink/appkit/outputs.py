@@ -3,14 +3,15 @@
 A log is no such file: runs append to it.
 """
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
 from twinlink.errors import ConfigurationError
 
+from .options import Container
 
-def add_option(parser: argparse._ActionsContainer) -> None:
+
+def add_option(parser: Container) -> None:
     """Declare ``--overwrite``."""
     parser.add_argument(
         "--overwrite", action="store_true", help="replace the files of an earlier run, which are refused otherwise"

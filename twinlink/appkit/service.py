@@ -14,6 +14,7 @@ from twinlink.errors import ConfigurationError, TwinlinkError
 from . import convert, linking
 from .console import DONE, Output, explain, missing_module
 from .journal import Journal
+from .options import Container, Parser
 from .pulse import Pulse
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _MIB = 1024 * 1024
 
 
-def add_http_option(parser: argparse._ActionsContainer) -> None:
+def add_http_option(parser: Container) -> None:
     """Declare ``--http``."""
     parser.add_argument(
         "--http",
@@ -35,9 +36,9 @@ def add_http_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare ``--http`` and ``--check``."""
-    group = parser.add_argument_group("for supervisors")
+    group = parser.group("for supervisors")
     add_http_option(group)
     group.add_argument(
         "--check", action="store_true", help="print what would be done, open nothing, and exit: 0, or 3 and the reason"

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 import twinlink
 from twinlink.errors import ConfigurationError
 
+from .options import Container
+
 if TYPE_CHECKING:
     from twinlink.identity.watched import WatchedIdentity
 
 
-def add_option(parser: argparse._ActionsContainer, what: str) -> None:
+def add_option(parser: Container, what: str) -> None:
     """Declare ``--sign``; ``what`` is signed."""
     parser.add_argument(
         "--sign",

@@ -18,7 +18,6 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
-from twinlink import __version__
 from twinlink.errors import TwinlinkError
 from twinlink.spelling import near
 
@@ -33,11 +32,7 @@ COMMANDS = {
     "list": "list who is on a link, and its flows",
     "top": "show a link's flows and peers, or what a program sends and receives, refreshed",
     "bench": "measure throughput and round-trip time to a peer that runs pong",
-    "sweep": "measure delay, RTT, throughput and jitter over payloads, directions and transports",
-    "experiment": "make a published experiment again, its table beside the published one",
-    "clock": "show the offset and skew of the peer's clock, and NTP's view of both clocks, live",
     "key": "make the keys of this node, and say which peers it trusts",
-    "mgen": "carry MGEN's UDP datagrams and TCP messages over a link",
     "completion": "print a script with which bash or zsh complete commands and options",
     "doctor": "check this machine: what is installed, what is wrong, what to do",
 }
@@ -63,7 +58,6 @@ _ELSEWHERE = {
     "iperf3": "bench",
     "version": "--version",
 }
-_EXTRA = "twinlink[measure]"  # what a command of the library needs beyond the dependencies of the package
 _APP_COMMANDS = "twinlink.commands"  # entry points: name of a command -> its module
 _PROGRAMS = "twinlink.programs"  # entry points: table of a program in the file -> the function that makes its parser
 
@@ -95,10 +89,10 @@ def main(argv: list[str] | None = None) -> int:
 def _show_help(arguments: list[str]) -> int:
     top = _top_parser()
     names = top.add_subparsers(metavar="COMMAND", dest="command", title="commands")
-    for name, summary in {**dict(_app_summaries()), **COMMANDS}.items():
+    for name, summary in {**COMMANDS, **dict(_app_summaries())}.items():
         names.add_parser(name, help=summary.replace("%", "%%"), add_help=False)
     if arguments:
-        if arguments[0] not in {"-h", "--help", "--version"} and any(name in arguments for name in COMMANDS):
+        if arguments[0] not in {"-h", "--help", "--version"} and {*COMMANDS, *_app_commands()} & {*arguments}:
             top.error(f"{arguments[0]} stands before the command: options follow it, as in `twinlink ping --json`")
         top.parse_args(arguments[:1])  # --help and --version end here
     top.print_help(sys.stderr)
@@ -108,10 +102,11 @@ def _show_help(arguments: list[str]) -> int:
 def _top_parser() -> options.Parser:
     top = options.Parser(
         prog="twinlink",
+        mixed=False,
         description="Keeps an O-RAN network and its digital twin in sync. `twinlink COMMAND --help` shows the options.",
         epilog=f"Exit codes: 0 done, 1 peer missing or loss, 2 failed, 3 bad arguments.\n\nexamples:\n\n{_EXAMPLES}",
     )
-    top.add_argument("--version", action="version", version=f"twinlink {__version__}")
+    top.add_argument("--version", action=options.Version)
     return top
 
 
@@ -138,7 +133,7 @@ def _run(arguments: list[str]) -> int:
         logging.basicConfig(format=f"twinlink {name}: %(message)s")  # of the library's warnings
         return command.run(given)
     except ModuleNotFoundError as error:
-        raise TwinlinkError(console.missing_module(error, _extra(point) if point else _EXTRA)) from error
+        raise TwinlinkError(console.missing_module(error, _extra(point) if point else "twinlink")) from error
 
 
 def _meant(name: str, known: list[str]) -> str:

@@ -12,11 +12,12 @@ from array import array
 
 from twinlink import Ack, AckTimeout, Link, SendTimeout
 from twinlink.errors import PeerTimeout
-from twinlink.measure.formatting import decimal, listed, payload
 from twinlink.protocol.rtt import percentiles
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop
+from ..appkit.formatting import decimal, listed, payload
+from ..appkit.options import Parser
 from ..process.text import on_one_line
 from . import rate
 
@@ -34,7 +35,7 @@ _IDLE_MESSAGES, _IDLE_S = 1000, 1.0  # of the idle link: so many, as far as they
 _CONSUMED_S = 1.0  # a pong takes a message at once; its link tells so within 0.1 s
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping", host=_PONG)
     parser.add_argument(

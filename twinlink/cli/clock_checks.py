@@ -53,7 +53,7 @@ def clock() -> Iterator[Row]:
 
 def ntp(server: str) -> Iterator[Row]:
     """The clock against one NTP server (`convert.ntp_server`)."""
-    from twinlink.measure.ntp import view
+    from ..appkit.ntp import view
 
     found = view(server)
     if "error" in found:

@@ -13,6 +13,7 @@ from twinlink.transports import names
 
 from ..appkit import options
 from ..appkit.console import DONE, Output
+from ..appkit.options import Parser
 from . import known_flows
 
 EXAMPLES = """
@@ -28,7 +29,7 @@ _PREAMBLE = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="bash or zsh")
     parser.add_argument(
@@ -73,12 +74,12 @@ def _with_commands(parsers: dict[str, options.Parser]) -> argparse.ArgumentParse
     return top
 
 
-def _prepare(parser: argparse.ArgumentParser) -> None:
+def _prepare(parser: options.Parser) -> None:
     """Add what `options.parse` adds, and say where files or the transports are expected."""
     import shtab
 
     options.add_general(parser)
-    for action in parser._actions:
+    for action in parser.actions:
         action.help = _escaped(action.help or "")
         if action.type is Path:
             action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, rendered
+from ..appkit.options import Parser
 from . import checks, clock_checks, identity_checks
 
 EXAMPLES = """
@@ -19,7 +20,7 @@ twinlink doctor --role gnb --ask-e3 auto --ntp ntp.example.org --json
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--role",

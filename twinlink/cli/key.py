@@ -31,6 +31,7 @@ from twinlink.errors import ConfigurationError
 
 from ..appkit import convert
 from ..appkit.console import DONE, Output, log
+from ..appkit.options import Parser
 
 _NAME = "twinlink key"
 EXAMPLES = """
@@ -45,7 +46,7 @@ _ROLES = ("gnb", "twin", "observer", "router", "broker")
 _ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument(
         "action",

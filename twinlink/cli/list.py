@@ -11,6 +11,7 @@ import argparse
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.options import Parser
 from . import known_flows, looking
 from .observer import Observer
 
@@ -23,7 +24,7 @@ twinlink list 10.0.0.5 --json            # for a script
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_link_options(parser, listens=False, host="a program")
     parser.add_argument(

@@ -7,11 +7,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from twinlink import Link
-from twinlink.measure.formatting import decimal, grouped, listed, payload
 from twinlink.process.host_name import host_name
 
 from ..appkit import linking
 from ..appkit.console import rendered, wrapped
+from ..appkit.formatting import decimal, grouped, listed, payload
 from ..process.text import on_one_line, printable
 
 if TYPE_CHECKING:

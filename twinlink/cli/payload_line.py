@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from twinlink import signed_payload
 from twinlink.errors import MalformedPayload, TwinlinkError
-from twinlink.mgen import message as mgen
 from twinlink.process.text import on_one_line
 from twinlink.text_payload import is_array
+
+from ..appkit import mgen_message as mgen
 
 HEAD_OCTETS = 512  # suffice to recognize a format; with them `payload_format` works
 _TEXT_OCTETS = 4096  # more than any terminal is wide

@@ -13,6 +13,7 @@ from twinlink import Ack, AckTimeout, Link, PeerTimeout, SendTimeout
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.options import Parser
 from .ping_statistics import PingStatistics, table
 
 _NAME = "twinlink ping"
@@ -26,7 +27,7 @@ twinlink ping -c 100 10.0.0.5 --json     # for a script
 _NO_PEER_S = 0.5  # between messages while no peer is up, with --interval 0
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping", host="twinlink pong")
     parser.add_argument(

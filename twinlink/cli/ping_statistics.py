@@ -4,8 +4,9 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from twinlink import Ack
-from twinlink.measure import formatting
 from twinlink.protocol.rtt import percentiles
+
+from ..appkit import formatting
 
 if TYPE_CHECKING:  # NumPy is loaded for the summary, so that the first message need not wait for it
     import numpy as np
@@ -57,7 +58,7 @@ def _one_way(stamps: "_Ints") -> "tuple[_Ints, _Ints, _Floats] | None":
     """Delays to the peer and back, and their bound, of each answer of a session; None if no clock offset is known."""
     import numpy as np
 
-    from twinlink.measure import clock
+    from ..appkit import clock
 
     t1, t2, t3, t4 = stamps[:, 1:].T
     try:

@@ -5,18 +5,23 @@ from 10 above its own during the measurement.
 """
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Protocol
 
+from twinlink import Link
 from twinlink.message import Message
 
 from ..appkit import convert, linking, service
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.options import Parser
 from ..appkit.pulse import Pulse
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
 _NAME = "twinlink pong"
+_WORKERS = "twinlink.workers"  # entry points: what starts an installed application's workers for the peers of a link
 EXAMPLES = """
 twinlink pong                        # at tcp/0.0.0.0:7447, over ZeroMQ
 twinlink pong --transport zenoh --listen tcp/10.0.0.5:7447
@@ -25,7 +30,7 @@ twinlink pong --http 127.0.0.1:9464  # with metrics, also for twinlink top
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
     service.add_http_option(parser)
@@ -36,6 +41,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="NTP server that a sweep may have this host ask; by default none; default port 123",
     )
     parser.add_argument("--count", type=convert.count, metavar="N", help="end after N messages; by default at Ctrl-C")
+
+
+class _Workers(Protocol):
+    """Starts workers for a peer that asks for them, and ends them; `started` says whether it ever did."""
+
+    started: bool
+
+    def close(self) -> None:
+        """End them."""
 
 
 class _Counter:
@@ -49,15 +63,13 @@ class _Counter:
 
 def run(given: argparse.Namespace) -> int:
     """Answer until Ctrl-C or the count; then print the summary."""
-    from twinlink.measure.remote import WorkerHost
-
     output = Output(given.json)
     counter = _Counter()
     pulse = Pulse()
     with Stop() as stop, linking.open_link(given) as link:
         watch = linking.Watch(_NAME, link)
         link.receiver(given.flow, handler=counter.add)
-        workers = WorkerHost(link, given.ntp) if link.listening else None
+        hosts: list[_Workers] = [start(link, given.ntp) for start in _worker_hosts()] if link.listening else []
 
         def collectors() -> "list[Collector]":
             from twinlink.metrics import collector
@@ -71,8 +83,8 @@ def run(given: argparse.Namespace) -> int:
                     pulse.turn()
                     watch.tell()
         finally:
-            if workers is not None:
-                workers.close()
+            for host in hosts:
+                host.close()
     watch.tell()
     output.emit(
         {
@@ -84,5 +96,9 @@ def run(given: argparse.Namespace) -> int:
         },
         f"answered {counter.messages:,} messages, {counter.octets:,} B; {watch.missing:,} did not arrive",
     )
-    served = counter.messages or (workers is not None and workers.started)
+    served = counter.messages or any(host.started for host in hosts)
     return DONE if served and not watch.missing else NOT_MET
+
+
+def _worker_hosts() -> list[Callable[[Link, str | None], _Workers]]:
+    return [point.load() for point in entry_points(group=_WORKERS)]

@@ -17,6 +17,7 @@ from twinlink.protocol.frames import MAX_PAYLOAD
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
+from ..appkit.options import Parser
 from . import rate
 
 _NAME = "twinlink pub"
@@ -28,7 +29,7 @@ tail -f run.jsonl | twinlink pub --flow telemetry     # a message each line
 _CHUNK = 65536
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to send, each as one message")
     linking.add_options(parser, listens=False, flow="data")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinlink.measure.formatting import grouped
+from ..appkit.formatting import grouped
 
 _MB = 1e6  # as in docs/metrics.md
 

@@ -14,12 +14,13 @@ import time
 from pathlib import Path
 
 from twinlink import ConfigurationError, Link, Message, Receiver
-from twinlink.measure.formatting import decimal
 from twinlink.spelling import near
 from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
+from ..appkit.formatting import decimal
+from ..appkit.options import Parser
 from ..process.text import on_one_line, to_json
 from . import flow_finder, known_flows, rate
 from .display import Display, Suspension, is_terminal
@@ -39,7 +40,7 @@ twinlink sub --output messages --idle 10  # a file each, until 10 s of silence
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="data", host="a program")
     parser.add_argument(

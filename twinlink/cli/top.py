@@ -18,12 +18,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from twinlink.errors import PeerTimeout
-from twinlink.measure.formatting import decimal
 from twinlink.process.listener_probe import probe
 from twinlink.transports import PORT
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, Output, Stop, log, rendered
+from ..appkit.formatting import decimal
+from ..appkit.options import Parser
 from ..process.text import on_one_line, printable
 from . import known_flows, looking
 from .display import Display, Suspension, is_terminal
@@ -52,7 +53,7 @@ _DIRECTIONS = {
 }  # fmt: skip
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument(
         "address",

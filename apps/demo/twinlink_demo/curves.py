@@ -6,9 +6,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
-
-from twinlink.measure import formatting
-from twinlink.measure.plot_style import write
+from twinlink_results import labels
+from twinlink_results.plot_style import write
 
 from . import freshness
 from .evidence import Playout, Rebuilt
@@ -26,7 +25,7 @@ def age(path: Path, found: Both) -> None:
         len(found), 2, squeeze=False, figsize=(WIDTH, 0.7 + 2.4 * len(found)), width_ratios=(2, 1)
     )
     for row, (name, (playout, rebuilt)) in zip(grid, found.items(), strict=True):
-        colour = formatting.subject(name).colour
+        colour = labels.subject(name).colour
         times, before, after = freshness.age(playout, rebuilt)
         seconds = (times - playout.played_ns[0]) / 1e9
         bins = np.minimum((seconds / max(seconds[-1], 1e-9) * BINS).astype(int), BINS - 1)
@@ -58,7 +57,7 @@ def delay(path: Path, found: Both, summary: dict[str, Any]) -> None:
         len(found), 1, sharex=True, sharey=True, squeeze=False, figsize=(WIDTH, 0.7 + 2.6 * len(found))
     )
     for axis, (name, (playout, rebuilt)) in zip(grid[:, 0], found.items(), strict=True):
-        facts, colour = summary["transports"][name], formatting.subject(name).colour
+        facts, colour = summary["transports"][name], labels.subject(name).colour
         seconds = (rebuilt.sent_ns - playout.played_ns[0]) / 1e9
         values = np.maximum(freshness.one_way_ns(rebuilt), 1) / 1e6
         axis.semilogy(seconds, values, ".", ms=2.2, color=colour, alpha=0.5, label=_label(facts))

@@ -12,11 +12,11 @@ from typing import Any
 
 import twinlink_ran_emulator.recording
 from twinlink_ran_emulator.recording import Recording
+from twinlink_results import system
+from twinlink_results.run import Run
 
 import twinlink
 from twinlink.appkit.arrays import write_arrays
-from twinlink.measure import system
-from twinlink.measure.run import Run
 from twinlink.transports import transport_class
 
 from . import flows

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from twinlink.appkit import convert, outputs
 from twinlink.appkit.console import Output, Stop, log, wrapped, writing
+from twinlink.appkit.options import Parser
 
 from . import pace
 
@@ -23,7 +24,7 @@ OUT = Path("demo-out")
 _MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"where the results go; default {OUT}, which each demo makes again"

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-
-from twinlink.measure import plot_style
+from twinlink_results import plot_style
 
 from . import curves, waterfalls
 from .evidence import Evidence

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from twinlink_results.run import Run
 
-from twinlink.measure import records
-from twinlink.measure.records import Table
-from twinlink.measure.run import Run
+from twinlink.appkit import records
+from twinlink.appkit.records import Table
 
 FLOWS = {"spectrum": "rw-dt", "control": "dt-rw", "control-result": "rw-dt"}
 SENDERS = {"rw-dt": "exporter", "dt-rw": "replay"}

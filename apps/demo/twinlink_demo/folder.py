@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from twinlink.appkit import outputs
+from twinlink_results import results, run
+
+from twinlink.appkit import outputs, records
 from twinlink.errors import ConfigurationError
-from twinlink.measure import records, results, run
 
 from .flows import FLOWS, cell_id
 

@@ -1,9 +1,10 @@
 """The report of a demo: report.html."""
 
-from html import escape
 from typing import Any
 
-from twinlink.measure import document, formatting, table
+from twinlink_results import document, labels, table
+
+from twinlink.appkit import formatting
 from twinlink.prbs import format_prbs
 
 from . import requirements, verdict
@@ -13,72 +14,47 @@ from .verdict import ROWS, ms, yes
 
 KINDS = {verdict.PASSED: document.GOOD, verdict.NOT_JUDGED: document.DOUBTFUL}
 
-WORDS = """<p class="soft">Precision: share of detections that are true; recall: share of the interferer that was
-detected. Loop closed: the block was installed and applied, and the twin saw its effect; in how many of the
-appearances of the interferer that required a block, and in how many others. Round-trip time: from sending a record to
-its acknowledgement. Age of information: age of the newest record that the twin has analysed; it peaks just before the
-next one. Stale, out of sync: how often that age exceeded 0.5 s and 2 s, or too many records were missing. Due to
-analysed: from when the schedule has a record played until the twin has analysed it.</p>"""
-
 
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
     """The page."""
-    kind = KINDS.get(summary["verdict"], document.BAD)
-    body = [
-        "<h1>twinlink demo</h1>",
-        document.badge(summary["verdict"], kind, formatting.date(summary["started_ns"])),
-        _told(summary),
-        "<p>What was run: a RAN emulator plays a recorded uplink on its E3 interface; the exporter sends each symbol "
-        "over the link to a GNU Radio flowgraph, which rebuilds the spectrum, finds the interferer and has its PRBs "
-        "blocked at the gNB. Every part is a process of its own.</p>",
-        _table(summary),
-        WORDS if summary["transports"] else "",
-    ]
-    for name, facts in summary["transports"].items():
-        body.append(f"<h2>{escape(name)}</h2>")
-        body += [_figure(each) for each in drawn if each.transport == name]
-        body.append(_part_failure(facts))
-        body.append(_episodes(facts["episodes"]))
-    if any(each.transport is None for each in drawn):
-        body.append("<h2>Freshness and delay</h2>")
-        body += [_figure(each) for each in drawn if each.transport is None]
-    body.append(_flows(results))
-    body.append(_about(summary))
-    return document.page(f"twinlink demo: {summary['verdict']}", body)
+    answer = "" if summary["failed"] else verdict.answer(summary)
+    return document.page(
+        "demo.html",
+        f"twinlink demo: {summary['verdict']}",
+        verdict=document.Badge(
+            summary["verdict"], KINDS.get(summary["verdict"], document.BAD), formatting.date(summary["started_ns"])
+        ),
+        answer=answer[:1].upper() + answer[1:],
+        findings=[(title, [*told]) for title, told in reversed(verdict.findings(summary))],
+        table=_table(summary),
+        transports=[
+            {
+                "name": name,
+                "figures": [_picture(each) for each in drawn if each.transport == name],
+                "failure": facts["parts"]["failure"],
+                "episodes": _episodes(facts["episodes"]),
+            }
+            for name, facts in summary["transports"].items()
+        ],
+        figures=[_picture(each) for each in drawn if each.transport is None],
+        flows=_flows(results),
+        about=_about(summary),
+    )
 
 
-def _told(summary: dict[str, Any]) -> str:
-    """The result, then the failures, what was not judged, and remarks, each under its title."""
-    shown = "" if summary["failed"] else verdict.answer(summary)
-    parts = [f"<p><b>{escape(shown[0].upper() + shown[1:])}</b></p>"] if shown else []
-    for title, told in reversed(verdict.findings(summary)):
-        parts.append(f"<h3>{escape(title)}</h3>\n{document.items(told)}")
-    return "\n".join(parts)
-
-
-def _table(summary: dict[str, Any]) -> str:
+def _table(summary: dict[str, Any]) -> document.Table | None:
     transports = summary["transports"]
     if not transports:
-        return ""
+        return None
     rows = [(title, *(cell(transports[name]) for name in transports)) for title, cell in ROWS]
     return document.table(["", *transports], rows)
 
 
-def _figure(drawn: Drawn) -> str:
-    return document.figure(drawn.path, drawn.title, drawn.caption, wide=True, spectrum=drawn.spectrum)
+def _picture(drawn: Drawn) -> document.Picture:
+    return document.picture(drawn.path, drawn.title, drawn.caption, wide=True, spectrum=drawn.spectrum)
 
 
-def _part_failure(facts: dict[str, Any]) -> str:
-    failure = facts["parts"]["failure"]
-    if not failure:
-        return ""
-    said = escape("\n".join(failure["last_lines"]))
-    return f"<p>The {escape(failure['part'])} {escape(failure['reason'])}. It said last:</p><pre>{said}</pre>"
-
-
-def _episodes(episodes: list[dict[str, Any]]) -> str:
-    if not episodes:
-        return ""
+def _episodes(episodes: list[dict[str, Any]]) -> document.Table:
     titles = ("PRBs", "from record", "lasts", "over the floor", "twin asks", "block installed", "applied from record",
               "freed cells with energy", "closed")  # fmt: skip
     rows = []
@@ -92,13 +68,9 @@ def _episodes(episodes: list[dict[str, Any]]) -> str:
             "-" if each["applied_record"] is None else f"{each['applied_record']}",
             f"{each['freed_busy']} of {each['freed_cells']}",
         )
-        first, last = document.word(format_prbs(each["prbs"])), document.prose(_closed(each))
-        rows.append(f"<tr>{first}{''.join(map(document.cell, cells))}{last}</tr>")
-    return (
-        f"<h3>Every interferer</h3>\n{document.rows_table(titles, rows)}\n"
-        '<p class="soft">Times count from the record with which the interferer came on, to a block that covers all its '
-        "PRBs. Freed cells: PRBs of records after its end from which the block kept a UE away.</p>"
-    )
+        first, last = document.word(format_prbs(each["prbs"])), document.Cell(_closed(each), "prose")
+        rows.append([first, *map(document.cell, cells), last])
+    return document.Table(titles, rows)
 
 
 def _closed(episode: dict[str, Any]) -> str:
@@ -111,39 +83,27 @@ def _closed(episode: dict[str, Any]) -> str:
     return f"not judged: {waived}; {why}" if requirements.is_unjudged(episode) else f"no, not required: {waived}; {why}"
 
 
-def _flows(results: dict[str, Any]) -> str:
+def _flows(results: dict[str, Any]) -> document.Table:
     titles = ("flow", "", "transport", "messages", "lost", "latency (ms)", "clock", "RTT (ms)", "throughput (MB/s)")
     rows = []
     for cell in sorted(results["cells"], key=lambda cell: list(FLOWS).index(cell["flow"])):
         found = cell["statistics"]
         where = (
-            formatting.place(cell["flow"], cell["octets"]),
-            formatting.DIRECTIONS[cell["direction"]],
+            labels.place(cell["flow"], cell["octets"]),
+            labels.DIRECTIONS[cell["direction"]],
             cell["subject"],
         )
         figures: tuple[str, ...] = (table.missing(cell), "-", "-", "-", "-", "-")
         if found:
             figures = (f"{found['n_sent']:,}", f"{found['lost']:,}", table.latency(found), table.bound(found),
                        table.rtt(found), table.throughput(found))  # fmt: skip
-        rows.append(f"<tr>{''.join((*map(document.word, where), *map(document.cell, figures)))}</tr>")
-    return (
-        f"<h2>Every flow of the link</h2>\n{document.rows_table(titles, rows, words=3)}\n"
-        '<p class="soft">Means, ± how far the CI95 reaches, - and + where that is not alike. '
-        "Clock: both ends read one; its bound is the error of the link's estimate. "
-        "Throughput: payload / latency, not a rate that was sustained. A control-result that is sent after the twin "
-        "has left counts as lost. The records of both ends are in <code>records/</code>, all statistics in "
-        "<code>results.json</code>.</p>"
-    )
+        rows.append([*map(document.word, where), *map(document.cell, figures)])
+    return document.Table(titles, rows, words=3)
 
 
-def _about(summary: dict[str, Any]) -> str:
+def _about(summary: dict[str, Any]) -> list[tuple[str, str]]:
     rows = {**summary["configuration"], **summary["versions"], **summary["system"]}
-    facts = document.facts((name, _value(value)) for name, value in rows.items())
-    return (
-        f"<h2>Configuration and versions</h2>\n{facts}\n"
-        '<p class="soft">The raw records lie beside this page; <code>twinlink report</code> with the name of this '
-        "folder makes everything else from them again.</p>"
-    )
+    return [(name, _value(value)) for name, value in rows.items()]
 
 
 def _value(value: Any) -> str:

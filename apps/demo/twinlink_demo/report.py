@@ -6,15 +6,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from twinlink_results import results
 
 from twinlink import ConfigurationError
 from twinlink.appkit.arrays import read_arrays
-from twinlink.measure import results
 
 from . import evidence, figures, page, verdict
 from .flows import cell_id
 from .folder import Folder
 from .pace import RECORDED
+
+
+def rebuild(folder: Path, out: Path | None) -> tuple[dict[str, Any], str]:
+    """As `write`; the summary, and what it says in Markdown."""
+    summary = write(folder, out)
+    return summary, verdict.text(summary)
 
 
 def write(path: Path, out: Path | None = None) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from twinlink_ran_emulator.recording import Recording
 
-from twinlink.measure.channels import PORTS
 from twinlink.process.ports import free_ports
 
 from . import flows
@@ -22,6 +21,7 @@ START_S = 180.0  # GNU Radio's first import from a cold disk, on a busy machine
 STUCK_S = 30.0  # how late the playout may be, and how long the twin may analyse nothing, before it counts as stuck
 IDLE_S = 5.0  # the twin ends when it has every record, or after so long without one
 LOOK_S = 0.1
+PORTS = 2  # of a link: its own and the next
 DRAIN_S = 0.5  # after an interrupted playout, for records in flight
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from twinlink.measure import formatting
-from twinlink.measure.records import Table
+from twinlink.appkit import formatting
+from twinlink.appkit.records import Table
 
 from . import control_loop, freshness, lateness, open_loop, pace, requirements, score
 from .evidence import Evidence

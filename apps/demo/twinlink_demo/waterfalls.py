@@ -13,8 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from numpy.typing import NDArray
 from twinlink_ran_emulator.truth import areas_of
 from twinlink_replay.detection.features import to_dbfs
-
-from twinlink.measure.plot_style import write
+from twinlink_results.plot_style import write
 
 from .evidence import Cells, Playout, Rebuilt, Times, prb_power
 from .score import on_air

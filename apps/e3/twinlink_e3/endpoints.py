@@ -15,6 +15,7 @@ import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from twinlink.appkit.options import Parser
 from twinlink.process.ip_address import bracketed, check_host, family_of, is_address
 from twinlink.process.resolver import Lookup, listen_addresses
 from twinlink.process.text import printable
@@ -49,14 +50,14 @@ ENDPOINTS = {
 }
 
 
-def add_endpoint_arguments(parser: argparse.ArgumentParser, *, finds_link: bool = False) -> None:
+def add_endpoint_arguments(parser: Parser, *, finds_link: bool = False) -> None:
     """Add ``--e3``, ``--e3-link``, ``--setup``, ``--to-dapp`` and ``--from-dapp``; read them with `endpoints_of`.
 
     Args:
         parser: to which they are added.
         finds_link: offer `ANY_LINK`, and make it the default.
     """
-    group = parser.add_argument_group("E3 sockets")
+    group = parser.group("E3 sockets")
     group.add_argument("--e3", choices=sorted(ENDPOINTS), default="ipc", help="set of endpoints; below, those of ipc")
     links, usual = ((ANY_LINK, *LINKS), ANY_LINK) if finds_link else (LINKS, "zmq")
     group.add_argument("--e3-link", choices=links, default=usual, help="link of the E3 agent; newer OAI uses posix")

@@ -17,9 +17,9 @@ import twinlink
 from twinlink.appkit import convert, linking, options, outputs, service, signing
 from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
+from twinlink.appkit.ledger import Ledger, files
 from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
-from twinlink.measure.ledger import Ledger, files
 from twinlink.prbs import format_prbs
 from twinlink.process.text import to_json
 
@@ -184,17 +184,17 @@ def make_parser() -> options.Parser:
         description="Export a gNB's uplink spectrum from E3 to its digital twin, and the twin's PRB blocks to the gNB.",
         examples=EXAMPLES,
     )
-    link = parser.add_argument_group("link to the twin")
+    link = parser.group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
     add_endpoint_arguments(parser, finds_link=True)
-    agent = parser.add_argument_group("E3 agent")
+    agent = parser.group("E3 agent")
     agent.add_argument(
         "--e3-generation", choices=(ANY, *GENERATIONS), default=ANY, help="of E3AP; auto asks the agent in G0 first"
     )
     agent.add_argument(
         "--e3-encoding", choices=(ANY, *ENCODINGS), default=ANY, help="json for a JSON agent of libe3 up to 0.0.7"
     )
-    carrier = parser.add_argument_group("carrier (not described by E3)")
+    carrier = parser.group("carrier (not described by E3)")
     carrier.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), default=106, help="PRBs of the carrier")
     carrier.add_argument("--scs-khz", type=int, choices=SPACINGS_KHZ, default=30, help="subcarrier spacing")
     carrier.add_argument("--centre-hz", type=_frequency, default=3.6192e9, help="centre frequency")
@@ -209,7 +209,7 @@ def make_parser() -> options.Parser:
         action="store_true",
         help="send what the MAC leaves free, too, on flow sensing (with RAN function 2)",
     )
-    guard = parser.add_argument_group("what the twin may ask for")
+    guard = parser.group("what the twin may ask for")
     signing.add_option(guard, "results")
     guard.add_argument(
         "--insecure-control",

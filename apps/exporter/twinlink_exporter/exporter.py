@@ -16,9 +16,9 @@ from twinlink_e3 import CONTROL_PRB_BLOCK, IndicationMessage, MalformedPdu, Mess
 
 import twinlink
 from twinlink.appkit.journal import Journal
+from twinlink.appkit.ledger import Ledger
 from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlockResult, Status
-from twinlink.measure.ledger import Ledger
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State as SyncState
 

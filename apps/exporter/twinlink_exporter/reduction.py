@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink.appkit import convert
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs, parse_prbs
 from twinlink.slots import (
@@ -73,9 +74,9 @@ class Reduction:
         return db_octets(power) if self.content is Content.POWER_DB else power
 
 
-def add_reduction_arguments(parser: argparse.ArgumentParser) -> None:
+def add_reduction_arguments(parser: Parser) -> None:
     """Add the options that `reduction_of` reads."""
-    group = parser.add_argument_group("what is sent of each slot (I/Q in shared memory)")
+    group = parser.group("what is sent of each slot (I/Q in shared memory)")
     group.add_argument("--every", type=convert.whole(1, 65535), default=1, metavar="N", help="one of N slots")
     group.add_argument(
         "--symbols", type=_symbols, default=ALL_SYMBOLS, metavar="2-11", help="of the slot (0-13); uplink ones are sent"

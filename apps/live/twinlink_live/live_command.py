@@ -12,6 +12,7 @@ from ipaddress import ip_address
 import twinlink
 from twinlink.appkit import convert, linking
 from twinlink.appkit.console import DONE, Stop, log
+from twinlink.appkit.options import Parser
 from twinlink.cli import looking
 from twinlink.errors import ConfigurationError
 
@@ -27,7 +28,7 @@ twinlink live --listen tcp/0.0.0.0:7447  # in place of the listener
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_link_options(parser, listens=False, host="a program")
     parser.add_argument(

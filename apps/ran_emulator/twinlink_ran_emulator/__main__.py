@@ -208,7 +208,7 @@ def make_parser() -> command_line.Parser:
     parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     outputs.add_option(parser)
     e3.add_endpoint_arguments(parser)
-    agent = parser.add_argument_group("E3 agent")
+    agent = parser.group("E3 agent")
     agent.add_argument("--e3-generation", choices=e3.GENERATIONS, default="G0", help="of E3AP")
     agent.add_argument("--e3-encoding", choices=("asn1", "json", "json-nested"), default="asn1", help="of E3AP")
     agent.add_argument(
@@ -233,7 +233,7 @@ def make_parser() -> command_line.Parser:
 
 
 def _add_slots(parser: command_line.Parser) -> None:
-    slots = parser.add_argument_group("I/Q of whole slots in shared memory (RAN function 2)")
+    slots = parser.group("I/Q of whole slots in shared memory (RAN function 2)")
     slots.add_argument("--slots", action="store_true", help="hand I/Q over there, not in PDUs")
     slots.add_argument(
         "--tdd",

@@ -15,9 +15,9 @@ import twinlink
 from twinlink.appkit import convert, linking, options, outputs, service, signing
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
+from twinlink.appkit.ledger import Ledger, files
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys
-from twinlink.measure.ledger import Ledger, files
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
@@ -242,10 +242,10 @@ def make_parser() -> options.Parser:
         description="Rebuild the uplink spectrum in a GNU Radio flowgraph, find interference, propose PRB blocks.",
         examples=EXAMPLES,
     )
-    link = parser.add_argument_group("link to the gNB's exporter")
+    link = parser.group("link to the gNB's exporter")
     linking.add_link_options(link, listens=True, other="the exporter", node="twin-1")
     link.add_argument("--buffer-mb", type=convert.whole(1, 65536), default=256, help="queue to the flowgraph, in MiB")
-    control = parser.add_argument_group("control loop")
+    control = parser.group("control loop")
     signing.add_option(control, "decisions")
     control.add_argument(
         "--no-control", dest="control", action="store_false", help="observe only, propose no PRB block"
@@ -257,7 +257,7 @@ def make_parser() -> options.Parser:
         help="validity of a block, which is renewed before it ends",
     )
     control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never propose to block these")
-    end = parser.add_argument_group("end (without these: on SIGINT or SIGTERM)")
+    end = parser.group("end (without these: on SIGINT or SIGTERM)")
     end.add_argument("--count", type=convert.whole(1, 2**62), metavar="N", help="after N records, decoded or not")
     end.add_argument(
         "--idle", type=convert.seconds, metavar="SECONDS", help="after this time without a record, once one has arrived"
@@ -266,7 +266,7 @@ def make_parser() -> options.Parser:
     parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     parser.add_argument("--records", type=Path, metavar="DIR", help="write the fate of every message, at the end")
     outputs.add_option(parser)
-    desktop = parser.add_argument_group("gnuradio-companion")
+    desktop = parser.group("gnuradio-companion")
     desktop.add_argument("--grc-path", action="store_true", help="print the folder for GRC_BLOCKS_PATH, and exit")
     desktop.add_argument(
         "--companion",
