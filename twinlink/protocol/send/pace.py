@@ -244,6 +244,7 @@ class PaceKeeper:
             return False
         peer, sent = receivers.of[epoch], self._queue.next_to_send
         peer.refused = end = min(max(end, peer.refused), sent)
+        receivers.have_any_refused = True
         if peer.lag is not None:
             self.on_seen(epoch, end)
         elif self.pace == "fastest" and len(receivers.pacing) > 1:

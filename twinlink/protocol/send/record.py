@@ -87,7 +87,7 @@ class SendRecord:
             self.queue.on_answers(epoch)
         receivers = self.receivers
         awaited_by = unacked_by & receivers.pacing
-        if not awaited_by or receivers.have_refused(sequence, awaited_by):
+        if not awaited_by or (receivers.have_any_refused and receivers.have_refused(sequence, awaited_by)):
             self.in_flight.remove((sequence,))
 
     def acked_by_all(self, sequences: Sequence[int]) -> None:

@@ -31,8 +31,7 @@ class TailLossProbe:
         queue, receivers = flow.queue, flow.receivers
         fragmenting = queue.on_tick()
         # Of a lagging peer nothing is in flight, nor what was refused.
-        refuses = any(peer.refused for peer in receivers.of.values())
-        lagged = flow.unacked.oldest() if receivers.lagging or refuses else None
+        lagged = flow.unacked.oldest() if receivers.lagging or receivers.have_any_refused else None
         slowest = receivers.consumed_by_all if receivers.up else queue.abandoned_end
         awaited = (
             flow.in_flight.oldest,
