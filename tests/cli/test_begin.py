@@ -12,12 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
-# Like the script that pip makes, but the first import of the library's link is met by a signal.
+# Like the script that pip makes, but the first import of a module of the library is met by a signal.
 SCRIPT = """
 import os, signal, sys
 
 def interrupt(event, arguments):
-    if event == "import" and arguments[0] == "twinlink.link":
+    if event == "import" and arguments[0].startswith("twinlink."):
         os.kill(os.getpid(), int(os.environ.get("SIGNAL", signal.SIGINT)))
 
 sys.addaudithook(interrupt)

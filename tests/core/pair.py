@@ -13,7 +13,7 @@ from tests.core.sending import FlowSender, adopt
 from twinlink.events import Event
 from twinlink.message import Message
 from twinlink.protocol.limits import Limits
-from twinlink.protocol.liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS
+from twinlink.protocol.liveness import TICK_NS
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.session import ACKS, QUEUED, FlowOptions, Reliability, Session
@@ -121,7 +121,7 @@ class End:
             path=self.outlet,
             mono_ns=pair.now,
         )
-        self.next_hello = self.next_tick = pair.now
+        self.next_tick = pair.now
 
     def sender(
         self,
@@ -196,10 +196,9 @@ class End:
             self.next_tick = now + TICK_NS
             self.session.on_tick(now, now, now)
             self.send_due()
-        if now >= self.next_hello:
-            self.next_hello = now + (HELLO_INTERVAL_NS if self.is_up else SEARCH_INTERVAL_NS)
-            self.say_hello()
-            self.session.on_flow_tick(now, now)
+        if now >= self.session.next_timeout(now):
+            self.session.on_timeout(now, now)
+            self.send_due()
         for sender in self.senders.values():
             sender.transmit()
 

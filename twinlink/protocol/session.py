@@ -140,7 +140,7 @@ class Session(Context):
         self.malformed: dict[str, list[int]] = {}
         self._window = limits.window
         self._urgent_flow = urgent_flow
-        self._hello_mono_ns = self._flow_tick_mono_ns = mono_ns  # when each was last made
+        self._heartbeat_mono_ns = self._flow_tick_mono_ns = mono_ns  # when each was last due
         self._sessions = self.peer_manager.peers.sessions
         self.sending, self.receiving = self.send_flows.flows, self.messages.flows
         self.acks_due = self.messages.acks.due
@@ -274,7 +274,6 @@ class Session(Context):
 
     def hello(self, mono_ns: int, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame of a hello.  It must leave before later control frames, as `frames_to_send`."""
-        self._hello_mono_ns = mono_ns
         return self.peer_manager.hello(mono_ns, now_ns, self.send_flows)
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
@@ -318,18 +317,21 @@ class Session(Context):
     # Time
 
     def next_timeout(self, mono_ns: int) -> int:
-        """The monotonic time at which `on_timeout` is to be called: a hello is due, or a tick of the flows."""
-        return min(self._next_hello(mono_ns), self._flow_tick_mono_ns + FLOW_TICK_NS)
+        """The monotonic time at which `on_timeout` is to be called: the next heartbeat.
 
-    def _next_hello(self, mono_ns: int) -> int:
+        Hellos that leave in between do not put it off: a peer that is suspected is waited for until then.
+        """
         settled = self.peer_manager.up and not self.peer_manager.peers.any_suspect(mono_ns)
-        return self._hello_mono_ns + (HELLO_INTERVAL_NS if settled else SEARCH_INTERVAL_NS)
+        return self._heartbeat_mono_ns + (HELLO_INTERVAL_NS if settled else SEARCH_INTERVAL_NS)
 
     def on_timeout(self, mono_ns: int, now_ns: int) -> None:
-        """Have a hello sent, and a tick made for the flows, whichever is due."""
-        if mono_ns >= self._flow_tick_mono_ns + FLOW_TICK_NS:
+        """A heartbeat: have a hello sent, and five times a second a tick made for the flows."""
+        if mono_ns < self.next_timeout(mono_ns):
+            return
+        self._heartbeat_mono_ns = mono_ns
+        self.hello_due = True
+        if mono_ns >= self._flow_tick_mono_ns + FLOW_TICK_NS or not self.up:
             self.on_flow_tick(mono_ns, now_ns)
-        self.hello_due |= mono_ns >= self._next_hello(mono_ns)
 
     def on_flow_tick(self, mono_ns: int, now_ns: int) -> None:
         """Probes, and what may be in flight."""
