@@ -4,8 +4,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
@@ -38,7 +39,11 @@ from .sync import Sync
 from .transports import Transport
 from .transports.base import check_threads
 
+if TYPE_CHECKING:
+    from .recording.recorder import Recorder, RecordingOptions
+
 CLOSE_S = 0.25  # close waits this long for the thread that leads
+_RECORDED = "node", "transport_name", "endpoint", "listening", "max_payload"  # what a manifest says of a link
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 
 logger = logging.getLogger("twinlink")
@@ -102,6 +107,7 @@ class Link(Misnamed):
         )
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe, self._senders)
+        self._recorder: Recorder | None = None
         self._start()
 
     def _start(self) -> None:
@@ -292,6 +298,34 @@ class Link(Misnamed):
         }
         return cast(LinkStats, stats)
 
+    def record(self, path: str | os.PathLike[str], **options: Unpack["RecordingOptions"]) -> "Recorder":
+        """Record what this link sends and receives from now on, until the recorder or the link is closed.
+
+        The file is MCAP (docs/recordings.md); `twinlink.recording.RecorderOptions` has the options.  A link has one
+        recorder at a time.
+
+        Raises:
+            ConfigurationError: an option cannot be used, or the link is being recorded already.
+            RecordingMissing: the package mcap is not installed.
+            LinkClosed: the link was closed.
+            OSError: the file exists, or cannot be written.
+        """
+        from .recording import Recorder, RecorderOptions  # needs a package that other links do without
+
+        self._check_open()
+        if self._recorder is not None and not self._recorder.closed:
+            raise ConfigurationError(f"the link is being recorded to {self._recorder.files[-1]}: close that first")
+        configuration = {name: getattr(self, name) for name in _RECORDED}
+        self._recorder = Recorder(
+            self._driver,
+            self._transport.internal_errors,
+            Path(path),
+            RecorderOptions.checked(options),
+            configuration,
+            self.stats,
+        )
+        return self._recorder
+
     def _in_callback(self) -> bool:
         return self._leader_follower.is_leading and self._driver.callbacks.running
 
@@ -351,6 +385,8 @@ class Link(Misnamed):
         self._state.closing = True
         try:
             self._shutdown.run()
+            if self._recorder is not None:
+                self._recorder.close()
         finally:
             exit_hooks.unregister(self)
 

@@ -17,6 +17,7 @@ LAYERS = (
     ("transports",),
     ("options",),
     ("runtime",),
+    ("recording",),
     ("link",),
     ("aio",),
     ("opening",),

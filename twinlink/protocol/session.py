@@ -420,6 +420,12 @@ class Session(Context):
         """The application has been called with so many acks of a flow."""
         self.transmit_due |= self.sending[flow].on_acks_reported(count)
 
+    def positions(self) -> list[tuple[str, int, int, list[tuple[int, int]]]]:
+        """Of each flow, as far as known: name, the sender's epoch, its next number, what is missing before that."""
+        sent = [(flow.flow, self.epoch, flow.next_sequence, list[tuple[int, int]]()) for flow in self.sending.values()]
+        received = [(flow.flow, *one) for flow in self.receiving.values() for one in flow.positions()]
+        return sent + received
+
     def stats(self) -> dict[str, Any]:
         """The counters of the session, and of the flows that it receives."""
         return {

@@ -20,6 +20,7 @@ from ..protocol.session import PeerStream, ProbeResult, ReceiveFlow, SendFlow, S
 from ..stats import IdentityStats
 from ..transports import Transport
 from .callbacks import CallbackQueue
+from .tap import TAPPED, Position, Tap, tapped
 from .unread_flows import UnreadFlows
 
 URGENT_FLOW = "control"  # of high priority unless its sender says otherwise
@@ -225,6 +226,18 @@ class SessionDriver:
         return is_left
 
     # For any thread
+
+    def set_tap(self, tap: Tap | None) -> list[Position]:
+        """Show a tap what the session takes in and sends from now on, None: no more; returns where its flows stand."""
+        session = self.session
+        with DeferSignals(), self.lock:
+            for name in TAPPED:  # these hide the methods, so that a message's path is as ever while there is no tap
+                vars(session).pop(name, None)
+            if tap is not None:
+                vars(session).update(tapped(session, tap))
+            if self._transport.identity is None:
+                self._receive = session.receive
+            return [Position(*position) for position in session.positions()]
 
     def _tell_events(self) -> None:
         self.session.has_new_events = False

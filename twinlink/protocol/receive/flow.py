@@ -237,6 +237,10 @@ class ReceiveFlow:
         tells = stream.unreported_octets >= CREDIT_UPDATE_OCTETS or (tells_end and not self.queue)
         return message, stream if tells else None
 
+    def positions(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
+        """Of each sender session: epoch, one more than the highest number known, and what is missing below it."""
+        return [(stream.epoch, *_position(stream)) for stream in self.streams.values()]
+
     def stats(self) -> dict[str, Any]:
         """Counters over all sender sessions, and what is queued."""
         totals = self._forgotten.copy()
@@ -265,3 +269,10 @@ def _counters(stream: PeerStream) -> dict[str, int]:
         stream.reorder_buffer.held if stream.reorder_buffer else 0, stream.received_octets,
     )  # fmt: skip
     return dict(zip(COUNTERS, values, strict=True))
+
+
+def _position(stream: PeerStream) -> tuple[int, list[tuple[int, int]]]:
+    held = stream.reorder_buffer
+    if held is None:
+        return stream.tracker.next, list(stream.tracker.missing)
+    return max(stream.tracker.next, held.end), list(held.missing)

@@ -1,0 +1,19 @@
+"""Recordings of a link as MCAP files that say what is missing from them (docs/recordings.md)."""
+
+from ..errors import TwinlinkError
+
+
+class RecordingMissing(TwinlinkError, ImportError):
+    """A package that recordings need is not installed; the message names the extra that brings it."""
+
+
+try:
+    from .reader import RecordingError
+    from .recorder import Recorder, RecorderOptions
+    from .verify import Report, repair, verify
+except ModuleNotFoundError as error:
+    raise RecordingMissing(
+        f"{error.name}, which recordings need, is not installed: pip install 'twinlink[recording]'"
+    ) from error
+
+__all__ = ["Recorder", "RecorderOptions", "RecordingError", "RecordingMissing", "Report", "repair", "verify"]

@@ -1,0 +1,225 @@
+"""Reads a recording record by record: no length of the file is believed before it is checked against what is there."""
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import McapError
+from mcap.opcode import Opcode
+from mcap.records import Channel, Footer, Metadata, MetadataIndex
+
+from ..errors import TwinlinkError
+from .mcap_file import CHUNK, INDEX, MAGIC, MANIFEST, MESSAGE
+
+MAX_RECORD_OCTETS = 64 * 1024 * 1024  # a chunk of this library has 17 MiB at most
+MAX_MANIFEST_OCTETS = 64 * 1024 * 1024
+MAX_CHANNEL_OCTETS = 64 * 1024
+HEAD = struct.Struct("<BQ")
+FOOTER_OCTETS = HEAD.size + 20 + len(MAGIC)
+
+
+class RecordingError(TwinlinkError, ValueError):
+    """The file is no recording of this library, or of a version that this one does not know."""
+
+
+class Damaged(Exception):
+    """A record is not as it was written; ``args[0]`` says how."""
+
+
+class Recorded(NamedTuple):
+    """A message of the file."""
+
+    channel: Channel
+    sequence: int
+    log_ns: int
+    sent_ns: int
+    data: memoryview
+
+
+@dataclass(slots=True)
+class ChunkRecord:
+    """A chunk with its message indexes, as they stand in the file."""
+
+    offset: int
+    octets: int
+    sha256: str
+    data: memoryview
+
+
+class RecordingFile:
+    """An open recording.  Raises OSError, and RecordingError where it is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: IO[bytes] = path.open("rb")
+        self.size = self._file.seek(0, 2)
+        if self._octets(0, len(MAGIC)) != MAGIC:
+            self.close()
+            raise RecordingError(f"{path} is no MCAP file: it does not begin as one")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _octets(self, offset: int, count: int) -> bytes:
+        """What is there of so many octets."""
+        self._file.seek(offset)
+        return self._file.read(max(0, min(count, self.size - offset)))
+
+    def _record(self, offset: int, limit: int = MAX_RECORD_OCTETS) -> tuple[int, bytes]:
+        """The opcode and content of the record there.  Raises Damaged."""
+        head = self._octets(offset, HEAD.size)
+        if len(head) < HEAD.size:
+            raise Damaged("it ends within the head of a record")
+        opcode, length = HEAD.unpack(head)
+        if length > self.size - offset - HEAD.size:
+            raise Damaged(f"a record of {length} octets does not end within the file")
+        if length > limit:
+            raise Damaged(f"a record of {length} octets is longer than any of a recording")
+        return opcode, self._octets(offset + HEAD.size, length)
+
+    @property
+    def first_record(self) -> int:
+        """Where the first record begins."""
+        return len(MAGIC)
+
+    def manifest(self) -> tuple[dict[str, Any], int] | None:
+        """The manifest and where its record begins; None: there is none, or it is damaged."""
+        try:
+            content = self._octets(self.size - FOOTER_OCTETS, FOOTER_OCTETS)
+            opcode, length = HEAD.unpack_from(content)
+            if opcode != Opcode.FOOTER or length != 20 or content[-len(MAGIC) :] != MAGIC:
+                return None
+            footer = Footer.read(_stream(content[HEAD.size :]))
+            return self._manifest(footer.summary_start)
+        except (Damaged, McapError, struct.error, ValueError, RecursionError):
+            return None
+
+    def _manifest(self, at: int) -> tuple[dict[str, Any], int] | None:
+        while at < self.size - FOOTER_OCTETS:
+            opcode, content = self._record(at)
+            at += HEAD.size + len(content)
+            if opcode == Opcode.METADATA_INDEX:
+                index = MetadataIndex.read(_stream(content))
+                if index.name == MANIFEST:
+                    return self.manifest_at(index.offset), index.offset
+        return None
+
+    def manifest_at(self, offset: int) -> dict[str, Any]:
+        """The manifest whose record begins there.  Raises Damaged, or ValueError where it is no JSON."""
+        opcode, content = self._record(offset, MAX_MANIFEST_OCTETS)
+        if opcode != Opcode.METADATA:
+            raise Damaged("it is no metadata")
+        stored = Metadata.read(_stream(content)).metadata
+        text = stored.get("json", "").encode()
+        if hashlib.sha256(text).hexdigest() != stored.get("sha256"):
+            raise Damaged("its SHA-256 is another")
+        manifest = json.loads(text)
+        if not isinstance(manifest, dict):
+            raise Damaged("it is no object")
+        return manifest
+
+    def tail_problem(self, manifest_at: int) -> str | None:
+        """What is wrong with what is not in a chunk: the beginning, the manifest, the summary; None: nothing."""
+        try:
+            opcode, content = self._record(manifest_at, MAX_MANIFEST_OCTETS)
+            end_at = manifest_at + HEAD.size + len(content)
+            opcode, content = self._record(end_at)
+            if opcode != Opcode.DATA_END or len(content) != 4:
+                return f"octet {end_at}: the end of the data is damaged"
+            (crc,) = struct.unpack("<I", content)
+            if crc != self._crc(0, end_at):
+                return f"octets 0 to {end_at - 1}: the CRC of the data is another"
+            summary_at = end_at + HEAD.size + 4
+            opcode, content = self._record(self.size - FOOTER_OCTETS)
+            if opcode != Opcode.FOOTER or len(content) != 20 or content[:8] != struct.pack("<Q", summary_at):
+                return f"octet {self.size - FOOTER_OCTETS}: the footer is damaged"
+            if struct.unpack("<I", content[16:])[0] != self._crc(summary_at, self.size - len(MAGIC) - 4):
+                return f"octets {summary_at} to {self.size - 1}: the CRC of the summary is another"
+        except Damaged as error:
+            return f"behind octet {manifest_at}: {error}"
+        return None
+
+    def _crc(self, first: int, end: int) -> int:
+        crc = 0
+        for at in range(first, end, 1024 * 1024):
+            crc = zlib.crc32(self._octets(at, min(1024 * 1024, end - at)), crc)
+        return crc
+
+    def chunk_at(self, offset: int) -> ChunkRecord:
+        """The chunk that begins there, with its indexes.  Raises Damaged."""
+        opcode, content = self._record(offset)
+        if opcode != Opcode.CHUNK:
+            raise Damaged("no chunk begins there")
+        if len(content) < CHUNK.size - HEAD.size:
+            raise Damaged("the chunk is too short")
+        _, _, _, _, size, crc, compression, length = CHUNK.unpack(HEAD.pack(opcode, len(content)) + content[:40])
+        if compression or size != length or length != len(content) - 40:
+            raise Damaged("the chunk is compressed, or its lengths do not agree")
+        data = memoryview(content)[40:]
+        if zlib.crc32(data) != crc:
+            raise Damaged("the CRC of the chunk is another")
+        digest = hashlib.sha256(HEAD.pack(opcode, len(content)))
+        digest.update(content)
+        end = offset + HEAD.size + len(content)
+        while self._octets(end, 1) == bytes((Opcode.MESSAGE_INDEX,)):
+            _, index = self._record(end)
+            if len(index) < INDEX.size - HEAD.size:
+                raise Damaged("an index of the chunk is too short")
+            digest.update(HEAD.pack(Opcode.MESSAGE_INDEX, len(index)) + index)
+            end += HEAD.size + len(index)
+        return ChunkRecord(offset, end - offset, digest.hexdigest(), data)
+
+    def hash_of(self, offset: int, octets: int) -> str:
+        """The SHA-256 of these octets."""
+        digest = hashlib.sha256()
+        for at in range(offset, offset + octets, 1024 * 1024):
+            digest.update(self._octets(at, min(1024 * 1024, offset + octets - at)))
+        return digest.hexdigest()
+
+    def kind_at(self, offset: int) -> tuple[int, int] | None:
+        """The opcode of the record there, and where the next one begins; None: no whole record is there."""
+        head = self._octets(offset, HEAD.size)
+        if len(head) < HEAD.size:
+            return None
+        opcode, length = HEAD.unpack(head)
+        end = offset + HEAD.size + length
+        return None if end > self.size else (opcode, end)
+
+
+def messages_in(data: memoryview) -> Iterator[Recorded]:
+    """The messages of a chunk.  Raises Damaged."""
+    found: dict[int, Channel] = {}
+    at, end = 0, len(data)
+    while at < end:
+        if end - at < HEAD.size:
+            raise Damaged("the chunk ends within a record")
+        opcode, length = HEAD.unpack_from(data, at)
+        following = at + HEAD.size + length
+        if following > end:
+            raise Damaged("a record does not end within its chunk")
+        if opcode == Opcode.MESSAGE:
+            if length < MESSAGE.size - HEAD.size:
+                raise Damaged("a message is too short")
+            _, _, number, sequence, log_ns, sent_ns = MESSAGE.unpack_from(data, at)
+            if number not in found:
+                raise Damaged("a message is of no channel")
+            yield Recorded(found[number], sequence, log_ns, sent_ns, data[at + MESSAGE.size : following])
+        elif opcode == Opcode.CHANNEL and length <= MAX_CHANNEL_OCTETS:
+            try:
+                channel = Channel.read(_stream(data[at + HEAD.size : following]))
+            except (struct.error, ValueError, McapError) as error:
+                raise Damaged(f"a channel cannot be read: {error}") from None
+            found[channel.id] = channel
+        at = following
+
+
+def _stream(content: bytes | memoryview) -> ReadDataStream:
+    return ReadDataStream(BytesIO(content))
