@@ -70,6 +70,8 @@ class RecordingFile:
 
     def _octets(self, offset: int, count: int) -> bytes:
         """What is there of so many octets."""
+        if offset < 0:
+            return b""
         self._file.seek(offset)
         return self._file.read(max(0, min(count, self.size - offset)))
 

@@ -1,6 +1,8 @@
 """Proves that a recording is complete, or names what is missing; makes a file whole that was cut or is damaged."""
 
+import errno
 import json
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import closing
@@ -166,11 +168,14 @@ def verify(path: Path) -> Report:
 def repair(path: Path, out: Path, overwrite: bool = False) -> Report:
     """Write a whole file from what is sound of a cut or damaged one, which stays as it is; returns what that lacks.
 
-    Raises OSError, FileExistsError included, and RecordingError where there is nothing to repair.
+    ``out`` is there when it is whole.  Raises OSError, FileExistsError included, and RecordingError where there is
+    nothing to repair.
     """
     report = Report(str(path))
+    if not overwrite and out.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(out))
     with closing(RecordingFile(path)) as file:
-        made = McapFile(out, "twinlink, repaired", overwrite)
+        made = McapFile(out.with_name(f"{out.name}.{os.getpid()}.part"), "twinlink, repaired", overwrite=False)
         try:
             manifest: dict[str, Any] = {}
             for item in _read(file, report):
@@ -188,6 +193,7 @@ def repair(path: Path, out: Path, overwrite: bool = False) -> Report:
             repaired = {"problems": report.problems, "cut_at": report.cut_at, "last_ns": report.last_ns}
             changed = {"ended": "repaired", "repaired": repaired, "streams": report.streams, "chunks": made.chunks}
             made.finish(to_json(manifest | changed).encode())
+            made.path.replace(out)
         except BaseException:
             made.abandon()
             raise
