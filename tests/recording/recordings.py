@@ -40,9 +40,7 @@ def rows(path: Path, direction: str, flow: str | None = None) -> list[Row]:
             assert message.sequence == sequence % 2**32
             assert message.publish_time == sent_ns
             payload = message.data[WIRE.size :]
-            found.append(
-                Row(channel.metadata["flow"], direction, epoch, sequence, sent_ns, message.log_time, payload)
-            )
+            found.append(Row(channel.metadata["flow"], direction, epoch, sequence, sent_ns, message.log_time, payload))
     return found
 
 

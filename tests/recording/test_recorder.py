@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,17 +24,20 @@ def send(sender: twinlink.Sender, count: int, size: int = 100) -> None:
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh", "websocket"])
 def test_both_sides_record_what_was_sent(transport: str, endpoint: str, tmp_path: Path) -> None:
     got: list[twinlink.Message] = []
-    with pair(transport, endpoint, send_timeout=SEND_TIMEOUT_S) as (twin, gnb):
-        with gnb.record(tmp_path / "gnb.mcap"), twin.record(tmp_path / "twin.mcap"):
-            twin.receiver("spectrum", handler=got.append)
-            twin.receiver("small", handler=lambda message: None)
-            spectrum, small = gnb.sender("spectrum"), gnb.sender("small")
-            payloads = [bytes([number]) * size for number, size in enumerate(SIZES)]
-            for payload in payloads:
-                spectrum.send(payload)
-            send(small, 3000)  # leave in bundles
-            spectrum.flush(patience())
-            wait_until(lambda: len(got) == len(SIZES))
+    with (
+        pair(transport, endpoint, send_timeout=SEND_TIMEOUT_S) as (twin, gnb),
+        gnb.record(tmp_path / "gnb.mcap"),
+        twin.record(tmp_path / "twin.mcap"),
+    ):
+        twin.receiver("spectrum", handler=got.append)
+        twin.receiver("small", handler=lambda message: None)
+        spectrum, small = gnb.sender("spectrum"), gnb.sender("small")
+        payloads = [bytes([number]) * size for number, size in enumerate(SIZES)]
+        for payload in payloads:
+            spectrum.send(payload)
+        send(small, 3000)  # leave in bundles
+        spectrum.flush(patience())
+        wait_until(lambda: len(got) == len(SIZES))
     for name, direction in (("gnb", "sent"), ("twin", "received")):
         recorded = rows(tmp_path / f"{name}.mcap", direction)
         assert [row.payload for row in recorded if row.flow == "spectrum"] == payloads
@@ -93,13 +97,16 @@ def test_events_and_losses_are_recorded(endpoint: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"rotate_octets": 300_000}, {"rotate_s": 0.01}], ids=["size", "time"])
-def test_no_message_is_lost_between_files(how: dict[str, int], endpoint: str, tmp_path: Path) -> None:
-    with pair("zeromq", endpoint, send_timeout=SEND_TIMEOUT_S) as (twin, gnb):
-        with gnb.record(tmp_path / "gnb.mcap", **how), twin.record(tmp_path / "twin.mcap", **how):  # type: ignore[arg-type]
-            twin.receiver("x", handler=lambda message: None)
-            sender = gnb.sender("x")
-            send(sender, 400, 10_000)
-            send(sender, 400, 10_000)
+def test_no_message_is_lost_between_files(how: dict[str, Any], endpoint: str, tmp_path: Path) -> None:
+    with (
+        pair("zeromq", endpoint, send_timeout=SEND_TIMEOUT_S) as (twin, gnb),
+        gnb.record(tmp_path / "gnb.mcap", **how),
+        twin.record(tmp_path / "twin.mcap", **how),
+    ):
+        twin.receiver("x", handler=lambda message: None)
+        sender = gnb.sender("x")
+        send(sender, 400, 10_000)
+        send(sender, 400, 10_000)
     for name, direction in (("gnb", "sent"), ("twin", "received")):
         files = sorted(tmp_path.glob(f"{name}*.mcap"), key=lambda path: verify(path).file or 0)
         reports = [verify(path) for path in files]
@@ -113,10 +120,12 @@ def test_no_message_is_lost_between_files(how: dict[str, int], endpoint: str, tm
 
 def test_what_a_slow_recorder_leaves_out_is_named(endpoint: str, tmp_path: Path) -> None:
     got: list[int] = []
-    with pair("memory", endpoint, send_timeout=SEND_TIMEOUT_S) as (twin, gnb):
-        with gnb.record(tmp_path / "gnb.mcap", queue_octets=2000) as recorder:
-            twin.receiver("x", handler=lambda message: got.append(message.sequence))
-            send(gnb.sender("x"), 20_000)
+    with (
+        pair("memory", endpoint, send_timeout=SEND_TIMEOUT_S) as (twin, gnb),
+        gnb.record(tmp_path / "gnb.mcap", queue_octets=2000) as recorder,
+    ):
+        twin.receiver("x", handler=lambda message: got.append(message.sequence))
+        send(gnb.sender("x"), 20_000)
     assert got == list(range(20_000))
     counts = recorder.stats()
     assert 0 < counts["left_out"] < 20_000
@@ -132,10 +141,12 @@ def test_what_a_slow_recorder_leaves_out_is_named(endpoint: str, tmp_path: Path)
 
 
 def test_while_too_little_is_free_nothing_is_written(endpoint: str, tmp_path: Path) -> None:
-    with pair("memory", endpoint) as (twin, gnb):
-        with gnb.record(tmp_path / "gnb.mcap", min_free_octets=2**62) as recorder:
-            twin.receiver("x", handler=lambda message: None)
-            send(gnb.sender("x"), 50)
+    with (
+        pair("memory", endpoint) as (twin, gnb),
+        gnb.record(tmp_path / "gnb.mcap", min_free_octets=2**62) as recorder,
+    ):
+        twin.receiver("x", handler=lambda message: None)
+        send(gnb.sender("x"), 50)
     assert recorder.problem is not None
     assert not recorder.failed
     report = verify(tmp_path / "gnb.mcap")
@@ -178,10 +189,9 @@ def test_what_cannot_be_recorded_is_refused(endpoint: str, tmp_path: Path) -> No
 def test_a_next_file_that_exists_stays(endpoint: str, tmp_path: Path) -> None:
     other = tmp_path / "gnb.0001.mcap"
     other.write_bytes(b"of another recording")
-    with pair("memory", endpoint) as (twin, gnb):
-        with gnb.record(tmp_path / "gnb.mcap", rotate_octets=1) as recorder:
-            twin.receiver("x", handler=lambda message: None)
-            send(gnb.sender("x"), 20, 1_000_000)
+    with pair("memory", endpoint) as (twin, gnb), gnb.record(tmp_path / "gnb.mcap", rotate_octets=1) as recorder:
+        twin.receiver("x", handler=lambda message: None)
+        send(gnb.sender("x"), 20, 1_000_000)
     assert len(recorder.files) > 1
     assert other not in recorder.files
     assert other.read_bytes() == b"of another recording"

@@ -147,7 +147,9 @@ def test_no_length_of_a_file_takes_memory(recording: Path, tmp_path: Path) -> No
 
 @settings(max_examples=80)
 @given(data=st.data())
-def test_hostile_files_are_judged(recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_hostile_files_are_judged(
+    recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     octets = bytearray(recording.read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(8, len(octets) - 1))

@@ -63,6 +63,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Record until Ctrl-C; then print the summary."""
+    import twinlink.recording  # noqa: F401  (what takes long to load, before peers find the link)
+
     for flow in given.flows:
         flow_finder.check(flow)
     outputs.refuse_existing("--out", [given.out], given.overwrite)

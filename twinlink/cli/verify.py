@@ -74,6 +74,8 @@ def lines(report: "Report", made: Path | None) -> list[str]:
             told.append(f"  {of}: what followed{_after(report, stream)} is not known, as the file was cut")
         else:
             told.append(f"  {of}: missing {ranges}: {_WHY.get(side, on_one_line(side))}")
+    if report.lacks_end and not report.streams:
+        told.append("  which messages there were is not known: the file was cut before the first")
     if report.others_left_out:
         told.append(f"  {report.others_left_out} acks, events and other frames without messages were left out")
     for stream in report.streams:

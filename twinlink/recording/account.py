@@ -245,7 +245,7 @@ class Account:
                     self._hello(frame)
                 return kind in (Kind.HELLO, Kind.BYE)
             flow = flow_of(topic)
-            if flow is None or not self.wants(flow) or kind is Kind.FRAGMENT:
+            if flow is None or not self.wants(flow) or kind in (Kind.FRAGMENT, Kind.HELLO, Kind.BYE):
                 return False
             if direction == RECEIVED and kind is Kind.ABANDONED:
                 self._abandoned(flow, frame)

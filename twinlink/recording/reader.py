@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, Footer, Metadata, MetadataIndex
+from mcap.records import Channel, Footer, Header, Metadata, MetadataIndex
 
 from ..errors import TwinlinkError
 from .mcap_file import CHUNK, INDEX, MAGIC, MANIFEST, MESSAGE
@@ -154,6 +154,12 @@ class RecordingFile:
         for at in range(first, end, 1024 * 1024):
             crc = zlib.crc32(self._octets(at, min(1024 * 1024, end - at)), crc)
         return crc
+
+    def profile_at(self, offset: int) -> str:
+        """The profile of the header there.  Raises Damaged."""
+        _, content = self._record(offset)
+        profile: str = Header.read(_stream(content)).profile
+        return profile
 
     def chunk_at(self, offset: int) -> ChunkRecord:
         """The chunk that begins there, with its indexes.  Raises Damaged."""

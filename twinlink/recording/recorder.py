@@ -143,7 +143,7 @@ class Recorder:
         self._series = os.urandom(8).hex()
         self._file = self._new_file(path, options.overwrite)
         self._file_begun_ns, self._file_begun_s = time.time_ns(), time.monotonic()
-        self._chunk_due_s = self._file_begun_s + CHUNK_S
+        self._chunk_due_s = 0.0  # at once: from then on the file says what it is of
         self._closing, self._close_lock, self._wake = False, threading.Lock(), threading.Event()
         name = f"twinlink-{configuration['node']}-record"
         self._thread = GuardedThread(self._run, name, errors, again=lambda: True)

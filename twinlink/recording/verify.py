@@ -19,7 +19,7 @@ from ..protocol.frames import MalformedFrame
 from ..protocol.rangeset import RangeSet
 from . import channels
 from .account import RECEIVED, SENT, Account, listed, messages_of
-from .mcap_file import MAGIC, ChannelDescription, McapFile
+from .mcap_file import MAGIC, PROFILE, ChannelDescription, McapFile
 from .reader import HEAD, ChunkRecord, Damaged, Recorded, RecordingError, RecordingFile, messages_in
 
 FORMAT = 1
@@ -38,7 +38,7 @@ class Report:
             cut.
         messages, chunks: of the sound chunks.
         cut_at: octet from which on the file cannot be read; ``last_ns``: log time of the last message before that.
-        repaired: the file was made by `repair`.
+        repaired: the file was made by `repair`; lacks_end: of one that was cut.
         series, file, next_file: which file of which recording it is, and the name of the next.
         others_left_out: frames without messages, and events, that are not in the file.
     """
@@ -53,6 +53,7 @@ class Report:
     cut_at: int | None = None
     last_ns: int | None = None
     repaired: bool = False
+    lacks_end: bool = False
     series: str | None = None
     file: int | None = None
     next_file: str | None = None
@@ -78,6 +79,7 @@ class _Content:
         self.report = report
         self.account: Account | None = None
         self.begin: dict[str, Any] = {}
+        self.has_header = False
 
     def chunk(self, chunk: ChunkRecord) -> list[tuple[ChannelDescription, Recorded]]:
         """Take in a chunk, and return its messages.  Raises Damaged."""
@@ -188,8 +190,6 @@ def repair(path: Path, out: Path, overwrite: bool = False) -> Report:
                 made.end_chunk()
             if report.sound:
                 raise RecordingError(f"{path} is sound: there is nothing to repair")
-            if not report.chunks:
-                raise RecordingError(f"{path}: no chunk of it is sound; there is nothing to be saved")
             repaired = {"problems": report.problems, "cut_at": report.cut_at, "last_ns": report.last_ns}
             changed = {"ended": "repaired", "repaired": repaired, "streams": report.streams, "chunks": made.chunks}
             made.finish(to_json(manifest | changed).encode())
@@ -220,8 +220,8 @@ def _read(file: RecordingFile, report: Report) -> Iterator[Chunk | dict[str, Any
                 manifest = item
             else:
                 yield item
-        if not report.chunks and not report.problems:
-            raise RecordingError(f"{file.path} is no recording of twinlink")
+        if not (report.chunks or content.has_header):
+            raise RecordingError(f"{file.path} is no recording of twinlink, or nothing of it can be read")
     _conclude(manifest, content)
     yield manifest or {
         "format": FORMAT,
@@ -285,6 +285,8 @@ def _scanned(file: RecordingFile, at: int, content: _Content) -> Iterator[Chunk 
                 chunk = file.chunk_at(at)
                 following = at + chunk.octets
                 yield content.chunk(chunk)
+            elif opcode == Opcode.HEADER:
+                content.has_header = file.profile_at(at) == PROFILE
             elif opcode == Opcode.METADATA:
                 manifest = file.manifest_at(at)
                 if _is_manifest(manifest):
@@ -294,7 +296,7 @@ def _scanned(file: RecordingFile, at: int, content: _Content) -> Iterator[Chunk 
         except (Damaged, McapError, ValueError, RecursionError) as error:
             report.problems.append(f"octets {at} to {following - 1}: {error}")
         at = following
-    report.cut_at = at
+    report.cut_at, report.lacks_end = at, True
     what = (
         "the file was cut" if at + HEAD.size + len(MAGIC) >= file.size or file.kind_at(at) is None else "it is damaged"
     )
@@ -310,7 +312,9 @@ def _conclude(manifest: dict[str, Any] | None, content: _Content) -> None:
             stream["end"] = None  # what else was sent is not known
         report.series, report.file = content.begin.get("series"), content.begin.get("file")
         return
-    report.repaired = manifest.get("ended") == "repaired"
+    repaired = manifest.get("repaired")
+    report.repaired = isinstance(repaired, dict)
+    report.lacks_end = isinstance(repaired, dict) and repaired.get("cut_at") is not None
     report.series, report.file = manifest.get("series"), manifest.get("file")
     report.next_file, report.others_left_out = manifest.get("next_file"), manifest["others_left_out"]
     report.streams = [dict(stream) for stream in manifest["streams"]]
@@ -332,4 +336,4 @@ def _conclude(manifest: dict[str, Any] | None, content: _Content) -> None:
             if not report.problems:
                 report.problems.append(f"flow {stream['flow']}: {lacking} are not in the file, as its manifest says")
     report.sound = not report.problems
-    report.complete = report.sound and not any(report.missing()) and not report.others_left_out
+    report.complete = not (report.problems or any(report.missing()) or report.others_left_out or report.lacks_end)
