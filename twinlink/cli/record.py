@@ -17,9 +17,9 @@ from .flow_finder import FlowFinder
 
 _NAME = "twinlink record"
 EXAMPLES = """
-twinlink record --out run.mcap                       # listens; Ctrl-C ends it
+twinlink record --out run.mcap                     # listens; Ctrl-C ends it
 twinlink record 10.0.0.5 --out run.mcap --flows 'spectrum,control*'
-twinlink record --out run.mcap --rotate-size 1GB --rotate-time 3600 --min-free 5GB
+twinlink record --out run.mcap --rotate-time 3600 --min-free 5GB
 """
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 twinlink verify run.mcap
 twinlink verify run.mcap run.0001.mcap --json
-twinlink verify run.mcap --repair   # makes run.repaired.mcap where run.mcap is cut or damaged
+twinlink verify run.mcap --repair   # makes run.repaired.mcap if need be
 """
 _WHY = {
     "recorder": "the recorder has not seen them",

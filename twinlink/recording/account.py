@@ -32,6 +32,7 @@ from ..protocol.rangeset import RangeSet
 SENT, RECEIVED = "sent", "received"
 MAX_STREAMS = 4096  # sessions on a flow; a peer that invents more of them must not take the memory
 MAX_PEERS = 1024  # whose acks are kept for a flow
+MAX_CARRIED = 4096  # ranges of a stream, from file to file
 MAX_RANGES = 65_536  # of all streams, before the next file begins: a manifest is read whole
 
 _unpack_header = HEADER.unpack_from
@@ -317,8 +318,7 @@ class Account:
         """Where the streams stand as the next file begins: what this one lacks may come in that."""
         begun = []
         for stream in self.streams.values():
-            still = [] if stream.direction == SENT else list(stream.missing_by_side()["open"])
-            begun.append(_key(stream) | {"first": stream.end, "carried": still})
+            begun.append(_key(stream) | {"first": stream.end, "carried": _carried(stream)})
         return begun
 
     def begin(self, streams: list[dict[str, Any]]) -> None:
@@ -334,6 +334,9 @@ class Account:
 
     def _described(self, stream: Stream, continues: bool) -> dict[str, Any]:
         missing = {side: listed(ranges) for side, ranges in stream.missing_by_side().items() if ranges}
+        carried = _carried(stream) if continues else []
+        if carried:
+            missing["open"] = missing["open"][: -len(carried)]
         made: dict[str, Any] = _key(stream) | {
             "node": self.nodes.get(stream.epoch),
             "first": stream.first,
@@ -343,8 +346,8 @@ class Account:
             "messages": stream.written.count(),
             "octets": stream.octets,
             "left_out": {reason: listed(ranges) for reason, ranges in stream.left_out.items() if ranges},
-            "to_next_file": missing.pop("open", []) if continues else [],
-            "missing": missing,
+            "to_next_file": carried,
+            "missing": {side: ranges for side, ranges in missing.items() if ranges},
         }
         if stream.direction == SENT:
             peers = {*stream.acked, *stream.rejected}
@@ -360,6 +363,11 @@ class Account:
 def listed(ranges: RangeSet) -> Ranges:
     """Half-open ranges as JSON has them."""
     return [[first, end] for first, end in ranges]
+
+
+def _carried(stream: Stream) -> Ranges:
+    """What may still come into the next file."""
+    return [] if stream.direction == SENT else listed(stream.missing_by_side()["open"])[-MAX_CARRIED:]
 
 
 def _key(stream: Stream) -> dict[str, Any]:
