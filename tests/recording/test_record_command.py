@@ -15,6 +15,7 @@ from twinlink.testing import patience
 def test_record_and_verify(endpoint: str, start: Start, tmp_path: Path) -> None:
     out = tmp_path / "run.mcap"
     run = start("record", "--listen", endpoint, "--out", str(out), "--flows", "x,y*", "--json")
+    run.wait_for("records to")  # from then on
     with twinlink.open("zeromq", connect=endpoint, node="gnb") as gnb:
         gnb.wait_ready(patience())
         for flow in ("x", "y1", "z"):

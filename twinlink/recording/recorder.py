@@ -43,8 +43,9 @@ from .mcap_file import CHUNK_OCTETS, ChannelDescription, McapFile
 
 FORMAT = 1  # of the recording; another one is not read
 CHUNK_S = 1.0
+COUNT_S = 0.5  # between two counts for `Recorder.stats`
 LOOK_S = 0.05  # how often the queue is looked at
-SLICE_ITEMS, SLICE_PAUSE_S = 32, 0.0001  # after so many the threads of the link get the interpreter: some 0.1 ms
+SLICE, SLICE_PAUSE_S = 64, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
 MAX_CHANNELS = 2 * MAX_STREAMS
 LEAST_FREE_OCTETS = 256 * 1024 * 1024
 ROTATE_OCTETS = 1024 * 1024 * 1024
@@ -93,7 +94,7 @@ class RecorderOptions:
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigurationError(f"{name} takes a whole number from {least}, not {value!r}")
-        if self.rotate_s is not None and not self.rotate_s > 0:
+        if self.rotate_s is not None and not (isinstance(self.rotate_s, int | float) and self.rotate_s > 0):
             raise ConfigurationError(f"rotate_s takes seconds above 0, or None, not {self.rotate_s!r}")
 
     @classmethod
@@ -136,7 +137,8 @@ class Recorder:
         self._capture = Capture(options.queue_octets)
         self._account = Account(driver.session.epoch, options.flows)
         self._account.nodes[driver.session.epoch] = configuration["node"]
-        self._before = dict.fromkeys(self._counts(), 0)  # of the files before this one
+        self._before = self._counted = self._count_file()  # of the files before this one, and of all
+        self._count_due_s, self._since_pause = 0.0, 0
         self._clock = ClockOffsets()
         self._channels: dict[tuple[str, bytes], tuple[str, ChannelDescription] | None] = {}
         self._number = self._others_left_out = self._others_in_chunk = 0
@@ -146,7 +148,7 @@ class Recorder:
         self._chunk_due_s = 0.0  # at once: from then on the file says what it is of
         self._closing, self._close_lock, self._wake = False, threading.Lock(), threading.Event()
         name = f"twinlink-{configuration['node']}-record"
-        self._thread = GuardedThread(self._run, name, errors, again=lambda: True)
+        self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._closing)
         for flow, epoch, following, missing in driver.set_tap(self._capture):
             if following >= 0 and self._account.wants(flow):
                 direction = SENT if epoch == driver.session.epoch else RECEIVED
@@ -180,18 +182,11 @@ class Recorder:
         self.close()
 
     def stats(self) -> dict[str, int]:
-        """Of all files: messages and octets recorded, messages left out by the recorder, and missing otherwise."""
-        now = self._counts()
-        return {"files": len(self.files), **{name: now[name] + self._before[name] for name in now}}
+        """Of all files: messages and octets recorded, messages left out by the recorder, and missing otherwise.
 
-    def _counts(self) -> dict[str, int]:
-        streams = list(self._account.streams.values())
-        return {
-            "messages": sum(stream.written.count() for stream in streams),
-            "octets": sum(stream.octets for stream in streams),
-            "left_out": sum(ranges.count() for stream in streams for ranges in list(stream.left_out.values())),
-            "missing": sum(stream.missing().count() for stream in streams),
-        }
+        As it stood a second ago or less; after `close`, at the end.
+        """
+        return {"files": len(self.files), **self._counted}
 
     # On the thread that writes
 
@@ -202,22 +197,43 @@ class Recorder:
             if closing or time.monotonic() >= self._chunk_due_s:
                 self._end_chunk()
             if closing:
-                self._finish(None)
+                self._counted = self._count()
+                self.failed = True
+                self.failed = not self._finish(None)
                 return
             self._wake.wait(LOOK_S)
 
+    def _count(self) -> dict[str, int]:
+        counts = self._count_file()
+        self._count_due_s = time.monotonic() + COUNT_S
+        return {name: counts[name] + self._before[name] for name in counts}
+
+    def _count_file(self) -> dict[str, int]:
+        streams = self._account.streams.values()
+        return {
+            "messages": sum(stream.written.count() for stream in streams),
+            "octets": sum(stream.octets for stream in streams),
+            "left_out": sum(ranges.count() for stream in streams for ranges in stream.left_out.values()),
+            "missing": sum(stream.missing().count() for stream in streams),
+        }
+
     def _drain(self) -> None:
         """Take in what is queued."""
-        capture, items, count = self._capture, self._capture.items, 0
+        capture, items = self._capture, self._capture.items
         while items:
             item = items.popleft()
-            self._take(item)
             capture.taken_octets += octets_of(item)
-            count += 1
-            if count % SLICE_ITEMS == 0:
-                time.sleep(SLICE_PAUSE_S)
+            self._take(item)
+            self._pause()
             if self._file.pending_octets >= CHUNK_OCTETS or time.monotonic() >= self._chunk_due_s:
                 self._end_chunk()
+
+    def _pause(self) -> None:
+        """Let the threads of the link have the interpreter, after each slice of work."""
+        self._since_pause += 1
+        if self._since_pause >= SLICE:
+            self._since_pause = 0
+            time.sleep(SLICE_PAUSE_S)
 
     def _take(self, item: Item) -> None:
         if isinstance(item, FrameItem):
@@ -245,6 +261,7 @@ class Recorder:
                     return  # reflected: not a peer's
                 if account.message(direction, flow, wire):
                     add(key, description, wire.sequence, now_ns or wire.sent_ns, wire.sent_ns, wire.frame)
+                self._pause()
         except MalformedFrame:
             return  # the session counts it
 
@@ -286,6 +303,8 @@ class Recorder:
     def _end_chunk(self) -> None:
         self._chunk_due_s = time.monotonic() + CHUNK_S
         now_ns, file = time.time_ns(), self._file
+        if self._chunk_due_s - CHUNK_S >= self._count_due_s:
+            self._counted = self._count()
         for estimate in self._clock.take(self._account.nodes):
             self._add_json(channels.CLOCK, estimate, now_ns)
         try:
@@ -339,7 +358,7 @@ class Recorder:
             following.abandon()
             self.files.remove(following.path)
             return
-        beginning, nodes, counts = self._account.beginning(), self._account.nodes, self._counts()
+        beginning, nodes, counts = self._account.beginning(), self._account.nodes, self._count_file()
         counts["missing"] -= sum(end - first for one in beginning for first, end in one["carried"])
         self._before = {name: self._before[name] + counts[name] for name in counts}
         self._account = Account(self._account.epoch, self._options.flows)
@@ -405,7 +424,6 @@ class Recorder:
         except OSError as error:
             self._note_failure("the manifest cannot be written (`twinlink verify --repair` makes one)", error)
             if following is None:
-                self.failed = True
                 self._file.close()
             return False
         return True
