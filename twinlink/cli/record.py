@@ -12,6 +12,7 @@ from twinlink.spelling import near
 
 from ..appkit import convert, linking, outputs
 from ..appkit.console import DONE, FAILED, NOT_MET, Output, Stop, log
+from ..appkit.options import Parser
 from . import flow_finder
 from .flow_finder import FlowFinder
 
@@ -23,7 +24,7 @@ twinlink record --out run.mcap --rotate-time 3600 --min-free 5GB
 """
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_link_options(parser, listens=True, host="a program")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the recording, such as run.mcap")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..appkit import outputs
 from ..appkit.console import DONE, NOT_MET, Output
+from ..appkit.options import Parser
 from ..process.text import on_one_line
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _WHY = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="recordings of `twinlink record`")
     parser.add_argument(

@@ -155,6 +155,8 @@ class Recorder:
                 stream = self._account.stream(direction, flow, epoch, following)
                 for first, end in missing if stream is not None else ():
                     stream.carried.add(first, end)  # type: ignore[union-attr]
+        known = driver.session.known_peers()[:MAX_STREAMS]
+        self._account.nodes |= {peer.epoch: peer.node for peer in known}
         self._begin_file(self._account.described())
         self._thread.start()
 
