@@ -49,6 +49,17 @@ def test_a_hello_says_what_is_owed_and_what_was_sent() -> None:
     assert account.nodes[PEER] == "gnb"
 
 
+def test_what_a_peer_sent_before_it_knew_this_side_is_not_missing() -> None:
+    account = Account(OWN)
+    account.control(RECEIVED, HELLO_TOPIC, hello(flows={"x": 4}))
+    account.control(RECEIVED, HELLO_TOPIC, hello(flows={"x": 9}, start_sequences={OWN: {"x": 8}}))
+    assert missing(account) == {"open": [(8, 9)]}
+    arrive(account, 8)
+    account.commit()
+    (stream,) = account.described()
+    assert (stream["first"], stream["end"], stream["recorded"], stream["missing"]) == (8, 9, [[8, 9]], {})
+
+
 def test_the_next_file_expects_what_this_one_lacks() -> None:
     first, second = Account(OWN), Account(OWN)
     arrive(first, 0, 1, 3, 6)

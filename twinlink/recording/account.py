@@ -55,7 +55,8 @@ class Stream:
     Attributes:
         first, end: the numbers that were sent while this file was the open one, as far as known; first: None before
             the first is known.
-        is_guess: ``first`` is what came first, and the sender has not said from where on it owes us messages.
+        is_guess: ``first`` is what came first, or where the sender stood in its first hello: it has not said yet from
+            where on it owes us messages.
         carried: what an earlier file lacks, and may still come.
         written: in the file.
         pending: in the open chunk.
@@ -265,12 +266,13 @@ class Account:
         for flow, number in hello.flows.items():
             if not FLOW_NAME.fullmatch(flow) or not self.wants(flow):
                 continue
-            first = owed.get(flow)
-            stream = self.stream(RECEIVED, flow, epoch, number if first is None else first)
+            is_new = (RECEIVED, flow, epoch) not in self.streams
+            stream = self.stream(RECEIVED, flow, epoch, number)
             if stream is None:
                 continue
-            if stream.is_guess and first is not None:
-                stream.first, stream.is_guess = min(first, stream.first or 0), False
+            stream.is_guess |= is_new
+            if stream.is_guess and (first := owed.get(flow)) is not None:
+                stream.first, stream.is_guess = first, False
             stream.end = max(stream.end, number)
 
     def _abandoned(self, flow: str, frame: Frame) -> None:
