@@ -40,7 +40,8 @@ from .transports import Transport
 from .transports.base import check_threads
 
 if TYPE_CHECKING:
-    from .recording.recorder import Recorder, RecordingOptions
+    from .recording.options import RecordingOptions
+    from .recording.recorder import Recorder
 
 CLOSE_S = 0.25  # close waits this long for the thread that leads
 _RECORDED = "node", "transport_name", "endpoint", "listening", "max_payload"  # what a manifest says of a link

@@ -288,9 +288,7 @@ def test_a_connection_that_sends_much_does_not_delay_the_others(endpoint: str) -
             transport.close()
 
 
-def test_unread_messages_do_not_hide_the_end_of_a_connection(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unread_messages_do_not_hide_the_end_of_a_connection(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that closes with some would poll until its time is over, and keep a processor busy."""
     monkeypatch.setattr("twinlink.transports.websocket.FAREWELL_S", 10 * patience())
     at = Endpoint.parse(endpoint)

@@ -8,8 +8,9 @@ class RecordingMissing(TwinlinkError, ImportError):
 
 
 try:
+    from .options import RecorderOptions
     from .reader import RecordingError
-    from .recorder import Recorder, RecorderOptions
+    from .recorder import Recorder
     from .verify import Report, repair, verify
 except ModuleNotFoundError as error:
     raise RecordingMissing(

@@ -6,29 +6,23 @@ Neither a slow disk nor a full one holds up the link: what is not recorded is co
 import errno
 import logging
 import os
-import platform
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
-from ..errors import ConfigurationError
 from ..process.guarded_thread import GuardedThread
 from ..process.internal_errors import InternalErrors
 from ..process.signals import DeferSignals
 from ..process.text import to_json
 from ..protocol.frames import BUNDLE_WORD, DATA_WORD, HELLO_TOPIC, RETRANSMIT_WORD, Kind, MalformedFrame
 from ..runtime.driver import KIND_AT, SessionDriver
-from ..spelling import near
 from . import channels
 from .account import MAX_RANGES, MAX_STREAMS, RECEIVED, SENT, Account, event_fields, flow_of, messages_of
 from .capture import (
-    QUEUE_OCTETS,
     Capture,
     EventItem,
     FrameItem,
@@ -40,6 +34,7 @@ from .capture import (
 )
 from .clock import ClockOffsets
 from .mcap_file import CHUNK_OCTETS, ChannelDescription, McapFile
+from .options import RecorderOptions, versions
 
 FORMAT = 1  # of the recording; another one is not read
 CHUNK_S = 1.0
@@ -47,66 +42,10 @@ COUNT_S = 0.5  # between two counts for `Recorder.stats`
 LOOK_S = 0.05  # how often the queue is looked at
 SLICE, SLICE_PAUSE_S = 64, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
 MAX_CHANNELS = 2 * MAX_STREAMS
-LEAST_FREE_OCTETS = 256 * 1024 * 1024
-ROTATE_OCTETS = 1024 * 1024 * 1024
-PACKAGES = "twinlink", "mcap", "pyzmq", "eclipse-zenoh", "paho-mqtt", "websockets"
 _MESSAGE_WORDS = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
 _ACKS = frozenset((int(Kind.ACK),))
 
 logger = logging.getLogger("twinlink")
-
-
-class RecordingOptions(TypedDict, total=False):
-    """The arguments of `Link.record`, for type checkers: see `RecorderOptions`."""
-
-    flows: Sequence[str]
-    queue_octets: int
-    rotate_octets: int
-    rotate_s: float | None
-    min_free_octets: int
-    overwrite: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RecorderOptions:
-    """How a link is recorded.
-
-    Attributes:
-        flows: names, or patterns as of a shell.
-        queue_octets: that may wait to be written; what comes beyond is left out, and named.
-        rotate_octets: of a file; then the next one begins.
-        rotate_s: seconds after which the next file begins; None: whatever its age.
-        min_free_octets: of the disk; while less is free, nothing is written.
-        overwrite: whether a file that exists is replaced.
-    """
-
-    flows: Sequence[str] = ("*",)
-    queue_octets: int = QUEUE_OCTETS
-    rotate_octets: int = ROTATE_OCTETS
-    rotate_s: float | None = None
-    min_free_octets: int = LEAST_FREE_OCTETS
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        if isinstance(self.flows, str) or not all(isinstance(flow, str) for flow in self.flows):
-            raise ConfigurationError(f"flows takes a list of names or patterns, not {self.flows!r}")
-        for name, least in (("queue_octets", 1), ("rotate_octets", 1), ("min_free_octets", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ConfigurationError(f"{name} takes a whole number from {least}, not {value!r}")
-        if self.rotate_s is not None and not (isinstance(self.rotate_s, int | float) and self.rotate_s > 0):
-            raise ConfigurationError(f"rotate_s takes seconds above 0, or None, not {self.rotate_s!r}")
-
-    @classmethod
-    def checked(cls, given: RecordingOptions) -> Self:
-        """The given options, with defaults.  Raises ConfigurationError."""
-        known = cls.__dataclass_fields__
-        for name in given:
-            if name not in known:
-                raise ConfigurationError(
-                    f"a recording has no option {name!r}{near(name, known)}; it has {', '.join(known)}"
-                )
-        return cls(**given)
 
 
 class Recorder:
@@ -435,14 +374,3 @@ class Recorder:
         if problem != self.problem:
             logger.warning("%s", problem)
         self.problem = problem
-
-
-def versions() -> dict[str, str | None]:
-    """Of what a recording depends on; None: not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version(), "system": sys.platform}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
