@@ -114,7 +114,7 @@ class CallbackQueue:
 
     def _call_next(self, receive_flow: ReceiveFlow, _place: int) -> None:
         """Call the handler with what came before the handler was there, or while one was running."""
-        message, handler = self._driver.take(receive_flow, tells_end=True), receive_flow.handler
+        message, handler = self._driver.take(receive_flow, True), receive_flow.handler
         if message is not None and handler is not None:
             handler(message)
 
