@@ -17,11 +17,10 @@ setup: ## install what is missing and make .venv/ (the other targets do it thems
 demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-out/
 	@$(BIN)/twinlink demo $(ARGS)
 
-# Most tests wait for something: they need a third of a processor each, so four go on at a time; more would keep two
-# cores busy, and each other waiting.  The tests of a file or class share what they started.  tests/conftest.py has the
-# order.
+# Most tests wait for something, so three go on at a time; more would keep two cores busy, and each other waiting.  The
+# tests of a file or class share what they started.  tests/conftest.py has the order.
 test: setup ## every test but those of `make thorough`
-	@$(BIN)/python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder -m "not thorough" $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder -m "not thorough" $(ARGS)
 
 thorough: setup ## the detector on more seeds and scenes than `make test` has time for
 	@$(BIN)/python -m pytest --numprocesses 3 -m thorough $(ARGS)
