@@ -6,6 +6,7 @@ behind gets the newest, and says so; it holds up nothing.
 """
 
 import argparse
+from functools import partial
 from importlib.resources import as_file, files
 from ipaddress import ip_address
 
@@ -35,7 +36,7 @@ def add_options(parser: Parser) -> None:
         "--http",
         type=convert.http_address,
         default=convert.HttpAddress("127.0.0.1", HTTP_PORT),
-        metavar="[HOST:]PORT",
+        metavar="HOST:PORT",
         help=f"where the page is, on this host; default 127.0.0.1:{HTTP_PORT}",
     )
 
@@ -64,6 +65,7 @@ def run(given: argparse.Namespace) -> int:
         view = View(link, pages)
         view.start()
         log(_NAME, f"{linking.endpoint(given)}; open http://{given.http} in a browser, Ctrl-C ends it")
+        linking.tell_if_no_peer(link, partial(log, _NAME))
         while not stop.wait(CHECK_S):
             pass
         view.stop()
