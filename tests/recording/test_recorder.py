@@ -79,7 +79,7 @@ def test_only_the_named_flows_are_recorded(endpoint: str, tmp_path: Path) -> Non
 def test_events_and_losses_are_recorded(endpoint: str, tmp_path: Path) -> None:
     with twinlink.open("memory", listen=endpoint, node="twin") as twin, twin.record(tmp_path / "twin.mcap"):
         sender = twin.sender("x")
-        sender.send(b"nobody is there")
+        sender.send(b"no peer is there")
         with pytest.raises(twinlink.AckTimeout):
             sender.flush(0)
         with twinlink.open("memory", connect=endpoint, node="gnb") as gnb:
@@ -171,7 +171,7 @@ def refused(call: Callable[[], object], error: type[Exception], text: str) -> No
 
 def test_what_cannot_be_recorded_is_refused(endpoint: str, tmp_path: Path) -> None:
     there = tmp_path / "there.mcap"
-    there.write_bytes(b"of somebody")
+    there.write_bytes(b"of another program")
     with twinlink.open("memory", listen=endpoint) as link:
         refused(lambda: link.record(there), FileExistsError, "there.mcap")
         refused(lambda: link.record(tmp_path / "x.mcap", rotate_s=0), twinlink.ConfigurationError, "rotate_s")
@@ -183,7 +183,7 @@ def test_what_cannot_be_recorded_is_refused(endpoint: str, tmp_path: Path) -> No
         link.record(tmp_path / "y.mcap")
         link.close()
         refused(lambda: link.record(tmp_path / "z.mcap"), twinlink.LinkClosed, "closed")
-    assert there.read_bytes() == b"of somebody"
+    assert there.read_bytes() == b"of another program"
 
 
 def test_a_next_file_that_exists_stays(endpoint: str, tmp_path: Path) -> None:

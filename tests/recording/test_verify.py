@@ -170,7 +170,7 @@ def test_hostile_files_are_judged(
 
 
 def test_a_manifest_that_says_what_the_file_does_not_hold_is_found(recording: Path, tmp_path: Path) -> None:
-    """By whoever wrote it: every CRC and hash of this one is right."""
+    """As its writer would: every CRC and hash of this one is right."""
     import json
 
     from twinlink.recording.mcap_file import McapFile

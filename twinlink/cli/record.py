@@ -69,6 +69,7 @@ def run(given: argparse.Namespace) -> int:
     for flow in given.flows:
         flow_finder.check(flow)
     outputs.refuse_existing("--out", [given.out], given.overwrite)
+    overwrite = given.overwrite or given.out.exists()  # then it is empty
     with Stop() as stop, linking.open_link(given) as link:
         recorder = link.record(
             given.out,
@@ -77,7 +78,7 @@ def run(given: argparse.Namespace) -> int:
             rotate_octets=given.rotate_size,
             rotate_s=given.rotate_time,
             min_free_octets=given.min_free,
-            overwrite=True,  # a file that holds something has been refused
+            overwrite=overwrite,
         )
         watch = linking.Watch(_NAME, link)
         finder = FlowFinder(link, given.flows, lambda flow: link.receiver(flow, handler=lambda message: None))

@@ -12,7 +12,7 @@ from .account import MAX_STREAMS, RECEIVED, SENT, flow_of, messages_of
 QUEUE_OCTETS = 64 * 1024 * 1024
 ITEM_OCTETS = 256  # what an item takes beside its frame
 RESUME = 0.5  # once full, nothing is taken before the queue is down to this part: gaps are few, and whole
-_MESSAGE_WORDS = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
+MESSAGE_WORDS = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
 
 FRAGMENT_KIND = bytes((Kind.FRAGMENT,))
 
@@ -107,7 +107,7 @@ class Capture:
 
     def _leave_out(self, item: FrameItem, waiting: int) -> bool:
         """Note what is not queued; False: it is to be queued all the same."""
-        if bytes(item.frame[:4]) not in _MESSAGE_WORDS:
+        if bytes(item.frame[:4]) not in MESSAGE_WORDS:
             if waiting < 2 * self.limit:
                 return False
             self._others_left_out += 1

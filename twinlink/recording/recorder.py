@@ -18,11 +18,12 @@ from ..process.guarded_thread import GuardedThread
 from ..process.internal_errors import InternalErrors
 from ..process.signals import DeferSignals
 from ..process.text import to_json
-from ..protocol.frames import BUNDLE_WORD, DATA_WORD, HELLO_TOPIC, RETRANSMIT_WORD, Kind, MalformedFrame
+from ..protocol.frames import HELLO_TOPIC, Kind, MalformedFrame
 from ..runtime.driver import KIND_AT, SessionDriver
 from . import channels
 from .account import MAX_RANGES, MAX_STREAMS, RECEIVED, SENT, Account, event_fields, flow_of, messages_of
 from .capture import (
+    MESSAGE_WORDS,
     Capture,
     EventItem,
     FrameItem,
@@ -42,7 +43,6 @@ COUNT_S = 0.5  # between two counts for `Recorder.stats`
 LOOK_S = 0.05  # how often the queue is looked at
 SLICE, SLICE_PAUSE_S = 64, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
 MAX_CHANNELS = 2 * MAX_STREAMS
-_MESSAGE_WORDS = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
 _ACKS = frozenset((int(Kind.ACK),))
 
 logger = logging.getLogger("twinlink")
@@ -192,7 +192,7 @@ class Recorder:
         if known is None:
             return
         flow, description = known
-        if bytes(frame[:4]) not in _MESSAGE_WORDS:
+        if bytes(frame[:4]) not in MESSAGE_WORDS:
             self._take_control(item, description)
             return
         account, add, key = self._account, self._file.add, (direction, topic)

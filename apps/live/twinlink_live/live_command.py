@@ -59,21 +59,19 @@ def run(given: argparse.Namespace) -> int:
             node="live-view",
             identity="",  # what the browser sees is protected by the loopback interface
             pages=str(folder),
-            origins=",".join(f"http://{name}:{port}" for name in dict.fromkeys([*_names(host), "localhost"])),
+            origins=f"http://{given.http},http://localhost:{port}",
         ) as pages,
     ):
         view = View(link, pages)
         view.start()
-        log(_NAME, f"{linking.endpoint(given)}; open http://{given.http} in a browser, Ctrl-C ends it")
-        linking.tell_if_no_peer(link, partial(log, _NAME))
-        while not stop.wait(CHECK_S):
-            pass
-        view.stop()
+        try:
+            log(_NAME, f"{linking.endpoint(given)}; open http://{given.http} in a browser, Ctrl-C ends it")
+            linking.tell_if_no_peer(link, partial(log, _NAME))
+            while not stop.wait(CHECK_S):
+                pass
+        finally:
+            view.stop()
     return DONE
-
-
-def _names(host: str) -> list[str]:
-    return [f"[{host}]" if ":" in host else host]
 
 
 def _is_loopback(host: str) -> bool:
