@@ -1,7 +1,9 @@
 """Which side lost a message, and what still may come."""
 
 from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, ack_body, frame
-from twinlink.recording.account import MAX_STREAMS, RECEIVED, SENT, Account, Wire, messages_of
+from twinlink.protocol.wire import RECEIVED, SENT, Wire, messages_of
+from twinlink.recording.account import Account
+from twinlink.runtime.capture import MAX_STREAMS
 
 OWN, PEER = 1, 2
 TOPIC = b"traffic/x"

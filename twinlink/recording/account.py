@@ -1,20 +1,17 @@
 """What a recording holds, and what it lacks: fed with what is recorded, while that is written and when it is read."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..events import Event
 from ..protocol.frames import (
     ACK_HEAD,
-    BUNDLE_WORD,
-    DATA_WORD,
     FLOW_NAME,
     HEADER,
     HEADER_OCTETS,
     HELLO_TOPIC,
-    MAX_BUNDLED,
     MAX_SEQUENCE,
     REJECTED,
     RETRANSMIT_WORD,
@@ -28,25 +25,14 @@ from ..protocol.frames import (
     parse_ack_range,
 )
 from ..protocol.rangeset import RangeSet
+from ..protocol.wire import RECEIVED, SENT, Wire, flow_of
+from ..runtime.capture import MAX_STREAMS
 
-SENT, RECEIVED = "sent", "received"
-MAX_STREAMS = 4096  # sessions on a flow; a peer that invents more of them must not take the memory
 MAX_PEERS = 1024  # whose acks are kept for a flow
 MAX_CARRIED = 4096  # ranges of a stream, from file to file
 MAX_RANGES = 65_536  # of all streams, before the next file begins: a manifest is read whole
 
-_unpack_header = HEADER.unpack_from
 Ranges = list[list[int]]
-
-
-class Wire(NamedTuple):
-    """A message as it travelled."""
-
-    word: int
-    epoch: int
-    sequence: int
-    sent_ns: int
-    frame: Frame
 
 
 class Stream:
@@ -123,45 +109,6 @@ def _subtract(ranges: RangeSet, taken: RangeSet) -> None:
 
 def _take(ranges: RangeSet, wanted: RangeSet) -> RangeSet:
     return RangeSet([taken for first, end in wanted for taken in ranges.take(first, end)])
-
-
-def flow_of(topic: bytes) -> str | None:
-    """The flow of a topic of the wire; None: of none."""
-    try:
-        kind, _, flow = topic.decode("ascii").partition("/")
-    except UnicodeDecodeError:
-        return None
-    return flow if kind in ("traffic", "ack") and FLOW_NAME.fullmatch(flow) else None
-
-
-def messages_of(frame: Frame) -> Iterator[Wire]:
-    """The messages of a frame of the wire, one or those of a bundle; none of a frame that has no message.
-
-    Raises MalformedFrame.
-    """
-    if len(frame) < HEADER_OCTETS:
-        raise MalformedFrame("truncated")
-    word, length, epoch, sequence, sent_ns = _unpack_header(frame)
-    if word in (DATA_WORD, RETRANSMIT_WORD):
-        if sequence > MAX_SEQUENCE or len(frame) < HEADER_OCTETS + length:
-            raise MalformedFrame("length")
-        end = HEADER_OCTETS + length  # octets of the transport may follow
-        yield Wire(word, epoch, sequence, sent_ns, frame if len(frame) == end else frame[:end])
-    elif word == BUNDLE_WORD:
-        body = memoryview(frame)[HEADER_OCTETS : HEADER_OCTETS + length]
-        at, count = 0, 0
-        while at < len(body):
-            count += 1
-            if len(body) - at < HEADER_OCTETS or count > MAX_BUNDLED:
-                raise MalformedFrame("bundle")
-            word, length, its_epoch, sequence, sent_ns = _unpack_header(body, at)
-            end = at + HEADER_OCTETS + length
-            if end > len(body) or its_epoch != epoch or word not in (DATA_WORD, RETRANSMIT_WORD):
-                raise MalformedFrame("bundle")
-            if sequence > MAX_SEQUENCE:
-                raise MalformedFrame("bundle")
-            yield Wire(word, epoch, sequence, sent_ns, body[at:end])
-            at = end
 
 
 class Account:
@@ -258,7 +205,7 @@ class Account:
             return False
 
     def _hello(self, frame: Frame) -> None:
-        epoch = _unpack_header(frame)[2]
+        epoch = HEADER.unpack_from(frame)[2]
         hello = Hello.decode(memoryview(frame)[HEADER_OCTETS:])
         if len(self.nodes) < MAX_STREAMS:
             self.nodes[epoch] = hello.node
@@ -276,7 +223,7 @@ class Account:
             stream.end = max(stream.end, number)
 
     def _abandoned(self, flow: str, frame: Frame) -> None:
-        _, _, epoch, end, _ = _unpack_header(frame)
+        _, _, epoch, end, _ = HEADER.unpack_from(frame)
         if end > MAX_SEQUENCE or (stream := self.streams.get((RECEIVED, flow, epoch))) is None:
             return
         stream.end = max(stream.end, end)
@@ -284,7 +231,7 @@ class Account:
             stream.abandoned.add(first, last)
 
     def _ack(self, kind: Kind, flow: str, frame: Frame) -> None:
-        epoch = _unpack_header(frame)[2]
+        epoch = HEADER.unpack_from(frame)[2]
         acked_epoch = ACK_HEAD.unpack_from(frame, HEADER_OCTETS)[0] if len(frame) >= HEADER_OCTETS + 8 else None
         stream = self.streams.get((SENT, flow, self.epoch))
         if acked_epoch != self.epoch or stream is None or len(stream.acked) > MAX_PEERS:

@@ -8,8 +8,8 @@ from importlib import metadata
 from typing import Self, TypedDict
 
 from ..errors import ConfigurationError
+from ..runtime.capture import QUEUE_OCTETS
 from ..spelling import near
-from .capture import QUEUE_OCTETS
 
 LEAST_FREE_OCTETS = 256 * 1024 * 1024
 ROTATE_OCTETS = 1024 * 1024 * 1024

@@ -19,10 +19,9 @@ from ..process.internal_errors import InternalErrors
 from ..process.signals import DeferSignals
 from ..process.text import to_json
 from ..protocol.frames import HELLO_TOPIC, Kind, MalformedFrame
-from ..runtime.driver import KIND_AT, SessionDriver
-from . import channels
-from .account import MAX_RANGES, MAX_STREAMS, RECEIVED, SENT, Account, event_fields, flow_of, messages_of
-from .capture import (
+from ..protocol.wire import RECEIVED, SENT, flow_of, messages_of
+from ..runtime.capture import (
+    MAX_STREAMS,
     MESSAGE_WORDS,
     Capture,
     EventItem,
@@ -33,6 +32,9 @@ from .capture import (
     flows_of,
     octets_of,
 )
+from ..runtime.driver import KIND_AT, SessionDriver
+from . import channels
+from .account import MAX_RANGES, Account, event_fields
 from .clock import ClockOffsets
 from .mcap_file import CHUNK_OCTETS, ChannelDescription, McapFile
 from .options import RecorderOptions, versions

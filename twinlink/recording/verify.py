@@ -17,8 +17,9 @@ from mcap.records import Channel
 from ..process.text import to_json
 from ..protocol.frames import MalformedFrame
 from ..protocol.rangeset import RangeSet
+from ..protocol.wire import RECEIVED, SENT, messages_of
 from . import channels
-from .account import RECEIVED, SENT, Account, listed, messages_of
+from .account import Account, listed
 from .mcap_file import MAGIC, PROFILE, ChannelDescription, McapFile
 from .reader import HEAD, ChunkRecord, Damaged, Recorded, RecordingError, RecordingFile, messages_in
 

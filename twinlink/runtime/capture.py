@@ -1,4 +1,4 @@
-"""What passes a link, queued for the thread that writes it: bounded, and what does not fit is named."""
+"""What passes a link, queued for another thread: bounded, and what does not fit is named."""
 
 import time
 from collections import deque
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from ..events import Event
 from ..protocol.frames import BUNDLE_WORD, DATA_WORD, RETRANSMIT_WORD, Frame, Kind, MalformedFrame
 from ..protocol.rangeset import RangeSet
-from .account import MAX_STREAMS, RECEIVED, SENT, flow_of, messages_of
+from ..protocol.wire import RECEIVED, SENT, flow_of, messages_of
 
+MAX_STREAMS = 4096  # sessions on a flow; a peer that invents more of them must not take the memory
 QUEUE_OCTETS = 64 * 1024 * 1024
 ITEM_OCTETS = 256  # what an item takes beside its frame
 RESUME = 0.5  # once full, nothing is taken before the queue is down to this part: gaps are few, and whole

@@ -1,0 +1,70 @@
+"""The messages of a frame as they travelled: one, those of a bundle, or none.  Bytes in, bytes out."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .frames import (
+    BUNDLE_WORD,
+    DATA_WORD,
+    FLOW_NAME,
+    HEADER,
+    HEADER_OCTETS,
+    MAX_BUNDLED,
+    MAX_SEQUENCE,
+    RETRANSMIT_WORD,
+    Frame,
+    MalformedFrame,
+)
+
+SENT, RECEIVED = "sent", "received"  # directions, as this side sees them
+
+_unpack_header = HEADER.unpack_from
+
+
+class Wire(NamedTuple):
+    """A message as it travelled."""
+
+    word: int
+    epoch: int
+    sequence: int
+    sent_ns: int
+    frame: Frame
+
+
+def flow_of(topic: bytes) -> str | None:
+    """The flow of a topic of the wire; None: of none."""
+    try:
+        kind, _, flow = topic.decode("ascii").partition("/")
+    except UnicodeDecodeError:
+        return None
+    return flow if kind in ("traffic", "ack") and FLOW_NAME.fullmatch(flow) else None
+
+
+def messages_of(frame: Frame) -> Iterator[Wire]:
+    """The messages of a frame of the wire, one or those of a bundle; none of a frame that has no message.
+
+    Raises MalformedFrame.
+    """
+    if len(frame) < HEADER_OCTETS:
+        raise MalformedFrame("truncated")
+    word, length, epoch, sequence, sent_ns = _unpack_header(frame)
+    if word in (DATA_WORD, RETRANSMIT_WORD):
+        if sequence > MAX_SEQUENCE or len(frame) < HEADER_OCTETS + length:
+            raise MalformedFrame("length")
+        end = HEADER_OCTETS + length  # octets of the transport may follow
+        yield Wire(word, epoch, sequence, sent_ns, frame if len(frame) == end else frame[:end])
+    elif word == BUNDLE_WORD:
+        body = memoryview(frame)[HEADER_OCTETS : HEADER_OCTETS + length]
+        at, count = 0, 0
+        while at < len(body):
+            count += 1
+            if len(body) - at < HEADER_OCTETS or count > MAX_BUNDLED:
+                raise MalformedFrame("bundle")
+            word, length, its_epoch, sequence, sent_ns = _unpack_header(body, at)
+            end = at + HEADER_OCTETS + length
+            if end > len(body) or its_epoch != epoch or word not in (DATA_WORD, RETRANSMIT_WORD):
+                raise MalformedFrame("bundle")
+            if sequence > MAX_SEQUENCE:
+                raise MalformedFrame("bundle")
+            yield Wire(word, epoch, sequence, sent_ns, body[at:end])
+            at = end
