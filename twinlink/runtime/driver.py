@@ -81,6 +81,7 @@ class SessionDriver:
         self._receive = session.receive if transport.identity is None else self._receive_authenticated
         self._acks_due, self._outbox = session.acks_due, session.outbox
         self._deliveries = session.deliveries
+        self._taps: tuple[Tap, ...] = ()
         self.new_locks()
 
     def new_locks(self) -> None:
@@ -227,17 +228,25 @@ class SessionDriver:
 
     # For any thread
 
-    def set_tap(self, tap: Tap | None) -> list[Position]:
-        """Show a tap what the session takes in and sends from now on, None: no more; returns where its flows stand."""
-        session = self.session
+    def add_tap(self, tap: Tap) -> list[Position]:
+        """Show a tap what the session takes in and sends from now on; returns where its flows stand."""
         with DeferSignals(), self.lock:
-            for name in TAPPED:  # these hide the methods, so that a message's path is as ever while there is no tap
-                vars(session).pop(name, None)
-            if tap is not None:
-                vars(session).update(tapped(session, tap))
-            if self._transport.identity is None:
-                self._receive = session.receive
-            return [Position(*position) for position in session.positions()]
+            self._set_taps((*self._taps, tap))
+            return [Position(*position) for position in self.session.positions()]
+
+    def remove_tap(self, tap: Tap) -> None:
+        """Show a tap nothing more; of one that is not there, nothing changes."""
+        with DeferSignals(), self.lock:
+            self._set_taps(tuple(one for one in self._taps if one is not tap))
+
+    def _set_taps(self, taps: tuple[Tap, ...]) -> None:
+        session, self._taps = self.session, taps
+        for name in TAPPED:  # these hide the methods, so that a message's path is as ever while there is no tap
+            vars(session).pop(name, None)
+        for tap in taps:
+            vars(session).update(tapped(session, tap))
+        if self._transport.identity is None:
+            self._receive = session.receive
 
     def _tell_events(self) -> None:
         self.session.has_new_events = False
