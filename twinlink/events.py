@@ -164,8 +164,8 @@ class Refused(Event):
     Attributes:
         identity: the name of the peer where its key is known here, else the fingerprint of its key, or empty.
         address: where it came from: a host, with its port where the transport tells it.
-        reason: ``unknown``, ``revoked`` or ``expired``: its key; ``key``: it expects another key of this side;
-            ``mechanism``: one side has an identity, and the other has not.
+        reason: ``unknown``, ``revoked`` or ``expired``: its key; ``role``: only observers are admitted here; ``key``:
+            it expects another key of this side; ``mechanism``: one side has an identity, and the other has not.
     """
 
     identity: str

@@ -40,10 +40,13 @@ from .transports import Transport
 from .transports.base import check_threads
 
 if TYPE_CHECKING:
+    from .mirror import Mirror
     from .recording.options import RecordingOptions
     from .recording.recorder import Recorder
+    from .transport_options import TransportName
 
 CLOSE_S = 0.25  # close waits this long for the thread that leads
+MIRROR_QUEUE_OCTETS = 16 * 1024 * 1024
 _RECORDED = "node", "transport_name", "endpoint", "listening", "max_payload"  # what a manifest says of a link
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 
@@ -109,6 +112,7 @@ class Link(Misnamed):
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe, self._senders)
         self._recorder: Recorder | None = None
+        self._mirrors: list[Mirror] = []
         self._start()
 
     def _start(self) -> None:
@@ -327,6 +331,32 @@ class Link(Misnamed):
         )
         return self._recorder
 
+    def mirror(
+        self, listen: str, *, transport: "TransportName | None" = None, queue_octets: int = MIRROR_QUEUE_OCTETS
+    ) -> "Mirror":
+        """Show observers what this link sends and receives, at an endpoint of their own (docs/observers.md).
+
+        An observer is any program that connects there; with an identity, one whose role is ``observer``.  It delays
+        nothing: what it is too slow for is left out.  Without an observer nothing is done.  The mirror ends with the
+        link.
+
+        Args:
+            listen: endpoint for observers, as of `twinlink.open`.
+            transport: for observers; the link's own by default.
+            queue_octets: that may wait to be shown; what comes beyond is left out, and counted.
+
+        Raises:
+            ConfigurationError, TransportError: as `twinlink.open`.
+            LinkClosed: the link was closed.
+        """
+        from .mirror import open_mirror  # most links do without
+
+        self._check_open()
+        arguments.check_octets("queue_octets", queue_octets)
+        mirror = open_mirror(self, listen, transport, queue_octets)
+        self._mirrors.append(mirror)
+        return mirror
+
     def _in_callback(self) -> bool:
         return self._leader_follower.is_leading and self._driver.callbacks.running
 
@@ -388,6 +418,8 @@ class Link(Misnamed):
             self._shutdown.run()
             if self._recorder is not None:
                 self._recorder.close()
+            for mirror in self._mirrors:
+                mirror.close()
         finally:
             exit_hooks.unregister(self)
 

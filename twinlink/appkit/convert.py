@@ -14,6 +14,7 @@ from twinlink.transports import Endpoint
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SIZE = re.compile(r"([0-9]{1,18}) ?(?:([KMG])(?:I?B)?|B?)", re.IGNORECASE)
 HTTP_PORT = 9464  # that of docs/monitoring.md
+MIRROR_PORT = 7457
 _IN_OCTETS = ("max_payload", "window", "retention", "receive_buffer", "os_send_buffer", "os_receive_buffer")
 
 
@@ -113,6 +114,11 @@ def factor(text: str) -> float:
 def listen(text: str) -> str:
     """The endpoint ``tcp/host:port`` of ``HOST`` or ``HOST:PORT``, by default port 7447: where this side listens."""
     return _endpoint(Endpoint.parse, text)
+
+
+def mirror(text: str) -> str:
+    """As `listen`, by default port 7457: where observers connect."""
+    return _endpoint(lambda given: Endpoint.parse(given, MIRROR_PORT), text)
 
 
 def connect(text: str) -> str:

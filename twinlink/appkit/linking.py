@@ -128,6 +128,17 @@ def add_joining_options(parser: Container, *, other: str = "the other side", nod
     )
 
 
+def add_mirror_option(parser: Container) -> None:
+    """Declare ``--mirror``, which `open_link` heeds."""
+    parser.add_argument(
+        "--mirror",
+        type=convert.mirror,
+        metavar="HOST[:PORT]",
+        help=f"show observers what passes the link, by default at port {convert.MIRROR_PORT}: `twinlink list`, `sub`, "
+        "`record` and `live` connect there; with --identity, it takes the role observer",
+    )
+
+
 class _Host(argparse.Action):
     """Stores HOST, unless an option says where the link is; options are parsed before it."""
 
@@ -149,7 +160,7 @@ class _DefaultName(str):
 def open_link(given: argparse.Namespace) -> twinlink.Link:
     """Open the link that the options describe."""
     check_link(given)  # refuses an option with the name of an argument of `twinlink.open`
-    return twinlink.open(
+    link = twinlink.open(
         given.transport,
         listen=given.listen,
         connect=_routers(given.connect),
@@ -157,6 +168,13 @@ def open_link(given: argparse.Namespace) -> twinlink.Link:
         identity=given.identity,
         **dict(given.option or []),
     )
+    if getattr(given, "mirror", None) is not None:
+        try:
+            link.mirror(given.mirror)
+        except BaseException:
+            link.close()
+            raise
+    return link
 
 
 def check_link(given: argparse.Namespace) -> Transport:

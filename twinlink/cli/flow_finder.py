@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from twinlink import ConfigurationError, Link, LinkClosed
+from twinlink.mirror import MIRROR_FLOW
 from twinlink.process.guarded_thread import GuardedThread
 
 LOOK_S = 0.1
@@ -30,7 +31,8 @@ class FlowFinder:
 
     The link holds the messages of a flow until ``found`` subscribes to it, so none is missed.  It has a thread because
     a terminal may hold up that of the command, and what the link does not hold any more is lost at its sender.  A name
-    without wildcards is found at once, before any peer sends on it.
+    without wildcards is found at once, before any peer sends on it.  The flow of a mirror is found whatever the
+    patterns: other flows are in it.
     """
 
     def __init__(self, link: Link, patterns: Iterable[str], found: Callable[[str], object]) -> None:
@@ -40,9 +42,8 @@ class FlowFinder:
             if not is_pattern(name) and name not in self._seen:
                 self._seen.add(name)
                 found(name)
-        if any(map(is_pattern, self._patterns)):
-            errors = link._transport.internal_errors
-            GuardedThread(self._run, f"{link.node}-flows", errors, again=lambda: not link.closed).start()
+        errors = link._transport.internal_errors
+        GuardedThread(self._run, f"{link.node}-flows", errors, again=lambda: not link.closed).start()
 
     def _run(self) -> None:
         while not self._link.closed:
@@ -56,17 +57,18 @@ class FlowFinder:
         for flow in self._flows():
             if flow not in self._seen:
                 self._seen.add(flow)
-                if self._matches(flow):
+                if flow == MIRROR_FLOW or self.matches(flow):
                     self._found(flow)
 
     def others(self) -> list[str]:
         """The flows of the peers that do not match."""
-        return sorted({flow for flow in self._flows() if not self._matches(flow)})
+        return sorted({flow for flow in self._flows() if flow != MIRROR_FLOW and not self.matches(flow)})
 
     def _flows(self) -> list[str]:
         session = self._link._session
         received, announced = session.receiving, [flow for peer in session.known_peers() for flow in list(peer.flows)]
         return [*announced, *list(received)]
 
-    def _matches(self, flow: str) -> bool:
+    def matches(self, flow: str) -> bool:
+        """Whether one of the patterns stands for this flow."""
         return any(fnmatchcase(flow, pattern) for pattern in self._patterns)

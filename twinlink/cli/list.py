@@ -49,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
     known_flows.remember(observer.flows)
     output.emit(
         {**record, "type": "summary", "endpoint": link.endpoint, "uncounted": observer.uncounted},
-        f"{looking.tables(record)}\n\n{looking.seen_from_here(listening, record['peers'])}",
+        f"{looking.tables(record)}\n\n{looking.seen_from_here(listening, record)}",
     )
     if observer.uncounted:
         log(_NAME, f"{observer.uncounted} messages of further flows are not in the table")

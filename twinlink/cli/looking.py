@@ -29,10 +29,15 @@ def open_link(given: argparse.Namespace, command: str) -> Link:
     return linking.open_link(given)
 
 
-def seen_from_here(listening: bool, peers: list[dict[str, Any]]) -> str:
-    """What of a link is seen at this end, from the peers of a sample."""
+def seen_from_here(listening: bool, record: dict[str, Any]) -> str:
+    """What of a link is seen at this end, from a sample."""
+    peers = record["peers"]
     if not peers:
         return "no peer is here"
+    if record["mirror"] is not None:
+        text = f"Seen by the mirror of {on_one_line(record['mirror'])}: what it sends, and what it receives."
+        unseen = record["unseen"]
+        return wrapped(text + (f" {unseen:,} messages did not get here, and are not in the table." if unseen else ""))
     names = listed(on_one_line(peer["node"]) for peer in peers)
     text = (
         f"Seen from here: what {names} send{'s' if len(peers) == 1 else ''} to {'this side' if listening else 'all'}."
@@ -41,7 +46,7 @@ def seen_from_here(listening: bool, peers: list[dict[str, Any]]) -> str:
         if peer["unseen"]:
             node, count = on_one_line(peer["node"]), peer["unseen"]
             more = "1 more peer, whose messages go" if count == 1 else f"{count} more peers, whose messages go"
-            text += f" {node} hears {more} to it alone."
+            text += f" {node} hears {more} to it alone; its --mirror would show them."
     return wrapped(text)
 
 

@@ -2,7 +2,8 @@
 
 An observer is a peer like others: it subscribes to every flow that it learns of, acknowledges what arrives, and is done
 with it at once.  What it learns is what its peers send to this side, and what their hellos say: their names, the flows
-that they had when they were first heard, and how many sessions they hear.
+that they had when they were first heard, and how many sessions they hear.  At the endpoint of a mirror it sees what the
+observed node sends and receives.
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 from twinlink import Link, Message
 from twinlink.events import Event, Gap, Reordered
+from twinlink.mirror import MIRROR_FLOW, Observation
 from twinlink.protocol.session import Peer, PeerState
 
 from .flow_finder import FlowFinder
@@ -41,7 +43,7 @@ class Observer:
     """Looks at a link from the moment it is made; `sample` says what is seen.
 
     Attributes:
-        flows: names of the flows that were found, in that order.
+        observation: what a mirror shows; None: none is there.
         uncounted: messages of flows beyond `MAX_ROWS`.
     """
 
@@ -52,7 +54,7 @@ class Observer:
         on_event: Callable[[Event], None] = lambda event: None,
     ) -> None:
         """``on_message`` and ``on_event`` are called with all that come, on the thread that receives."""
-        self.flows: list[str] = []
+        self.observation: Observation | None = None
         self.uncounted = 0
         self._link = link
         self._pass_message, self._pass_event = on_message, on_event
@@ -62,15 +64,30 @@ class Observer:
         link.events(handler=self._on_event)
         FlowFinder(link, ("*",), self._subscribe)
 
+    @property
+    def flows(self) -> list[str]:
+        """Names of the flows that were found."""
+        return list(dict.fromkeys(flow for flow, _ in list(self._rows)))
+
     def _subscribe(self, flow: str) -> None:
-        self._link.receiver(flow, handler=self._on_message)
-        self.flows.append(flow)
+        if flow == MIRROR_FLOW:
+            self.observation = Observation()
+            self._link.receiver(flow, handler=self._on_mirrored)
+        else:
+            self._link.receiver(flow, handler=self._on_message)
 
     # On the thread that receives
 
     def _on_message(self, message: Message) -> None:
         self._count(message)
         self._pass_message(message)
+
+    def _on_mirrored(self, message: Message) -> None:
+        for one in self.observation.take(message) if self.observation is not None else ():
+            if isinstance(one, Message):
+                self._on_message(one)
+            else:
+                self._on_event(one)
 
     def _count(self, message: Message) -> None:
         row = self._rows.get((message.flow, message.epoch)) or self._add(message.flow, message.epoch, message.node)
@@ -109,6 +126,7 @@ class Observer:
         peers = sorted((peer for peer in sessions if peer.state in _STATES), key=lambda peer: peer.node)
         self._keep_up_with(peers)
         up = sum(peer.up for peer in peers)
+        mirrored = self._mirrored_peers()
         rows = sorted(self._rows.items(), key=lambda item: (item[0][0], item[1].node))
         return {
             "type": "sample",
@@ -119,19 +137,30 @@ class Observer:
                 # What a peer hears beside this side and the peers that are up here
                 {"node": peer.node, "state": _STATES[peer.state], "unseen": max(0, peer.hears - up)}
                 for peer in peers
-            ],
+            ]
+            + [{"node": node, "state": "up", "unseen": 0} for node in mirrored],
+            "mirror": self.observation.node if self.observation is not None else None,
+            "unseen": self.observation.unseen if self.observation is not None else 0,
         }
+
+    def _mirrored_peers(self) -> list[str]:
+        return sorted(self.observation.peers.values()) if self.observation is not None else []
 
     def _keep_up_with(self, peers: list[Peer]) -> None:
         """Drop the rows of sessions that have ended, and add those that hellos tell of."""
         now = {peer.epoch for peer in peers}
+        if self.observation is not None:
+            names = self.observation.peers | {self.observation.epoch: self.observation.node}
+            now |= names.keys()
+            for (_, epoch), known in list(self._rows.items()):
+                known.node = names.get(epoch, known.node)
         for key in list(self._rows):
             if key[1] in self._sessions and key[1] not in now:
                 del self._rows[key]
         self._sessions = now
         for peer in peers:
             for flow, sent in list(peer.flows.items()):
-                if (row := self._add(flow, peer.epoch, peer.node)) is not None:
+                if flow != MIRROR_FLOW and (row := self._add(flow, peer.epoch, peer.node)) is not None:
                     row.node, row.sent = peer.node, max(row.sent, sent)
 
 

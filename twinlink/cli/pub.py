@@ -33,6 +33,7 @@ def add_options(parser: Parser) -> None:
     """Declare the options."""
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to send, each as one message")
     linking.add_options(parser, listens=False, flow="data")
+    linking.add_mirror_option(parser)
     parser.add_argument("-c", "--count", type=convert.count, metavar="N", help="send N generated messages")
     parser.add_argument(
         "--size",

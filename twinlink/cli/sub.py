@@ -11,9 +11,12 @@ import argparse
 import hashlib
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from twinlink import ConfigurationError, Link, Message, Receiver
+from twinlink.events import Gap
+from twinlink.mirror import MIRROR_FLOW, Observation
 from twinlink.spelling import near
 from twinlink.transports import PORT
 
@@ -43,6 +46,7 @@ twinlink sub --output messages --idle 10  # a file each, until 10 s of silence
 def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_options(parser, listens=True, flow="data", host="a program")
+    linking.add_mirror_option(parser)
     parser.add_argument(
         "flows",
         nargs="*",
@@ -157,6 +161,8 @@ class _Subscriber:
         self._several = len(self._patterns) > 1 or is_pattern(self.named)
         self._found: list[str] = []
         self._tally = _Tally(given.count, given.idle)
+        self._observation: Observation | None = None  # of a mirror
+        self._finder: FlowFinder | None = None
         self.missing = 0
         self._silent_since_s = time.monotonic()
         self._others_named = False
@@ -176,20 +182,23 @@ class _Subscriber:
         """Receive over a link until the end, or until Ctrl-Z."""
         display, tally, receivers = self.display, self._tally, list[Receiver]()
 
-        def show(message: Message) -> None:
-            if tally.add(message) and display is not None:
-                display.put(message, len(message.payload))
+        def show(received: Message) -> None:
+            for message in self._shown(received):
+                if tally.add(message) and display is not None:
+                    display.put(message, len(message.payload))
 
         def subscribe(flow: str) -> None:
             if flow not in (*self._patterns, *self._found):
-                log(_NAME, f"found flow {flow}")
+                log(_NAME, "the endpoint is of a mirror" if flow == MIRROR_FLOW else f"found flow {flow}")
                 self._found.append(flow)
+            if flow == MIRROR_FLOW:
+                self._observation = Observation()
             if display is None:
                 receivers.append(link.receiver(flow))
             else:
                 link.receiver(flow, handler=show)
 
-        finder = FlowFinder(link, self._patterns, subscribe)
+        self._finder = finder = FlowFinder(link, self._patterns, subscribe)
         while not (self.is_done(stop) or suspension.requested or link.closed):
             watch.tell()
             self._name_others(link, finder)
@@ -217,13 +226,33 @@ class _Subscriber:
         if not waiting:
             link._wait(lambda: any(receiver.unread() for receiver in receivers), linking.LOOK_S)
         for receiver in waiting:
-            if (message := receiver.take()) is None or not self._tally.add(message):
+            if (taken := receiver.take()) is None:
                 continue
-            if self._given.output:
-                name = f"{message.flow}-{message.epoch:016x}-{message.sequence:08d}.bin"
-                _write(self._given.output / name, bytes(message.payload))
-            if self._given.json or self._given.print != "none":
-                self._output.write(_octets_of(self._given, message))
+            for message in self._shown(taken):
+                if self._tally.add(message):
+                    self._write(message)
+
+    def _shown(self, message: Message) -> Iterator[Message]:
+        """The messages in one that a mirror has sent, as far as their flows are wanted; any other message itself."""
+        if message.flow != MIRROR_FLOW or self._observation is None or self._finder is None:
+            yield message
+            return
+        for one in self._observation.take(message):
+            if not self._finder.matches(one.flow):
+                continue
+            if isinstance(one, Message):
+                yield one
+            elif isinstance(one, Gap):
+                self.missing += one.end - one.first
+            else:
+                self.missing -= 1
+
+    def _write(self, message: Message) -> None:
+        if self._given.output:
+            name = f"{message.flow}-{message.epoch:016x}-{message.sequence:08d}.bin"
+            _write(self._given.output / name, bytes(message.payload))
+        if self._given.json or self._given.print != "none":
+            self._output.write(_octets_of(self._given, message))
 
     def close(self) -> None:
         """Show what waits, as far as the terminal takes it."""

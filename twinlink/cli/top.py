@@ -154,7 +154,7 @@ def _show_link(output: Output, endpoint: str, observer: Observer, display: Displ
     peers = record["peers"]
     up = sum(peer["state"] == "up" for peer in peers)
     title = f"{endpoint}, {record['transport']}, {up} peer{'' if up == 1 else 's'} up"
-    text = f"{title}\n\n{looking.tables(record)}\n\n{looking.seen_from_here(False, peers)}"
+    text = f"{title}\n\n{looking.tables(record)}\n\n{looking.seen_from_here(False, record)}"
     if display is None:
         output.emit(record, f"{text}\n")
     elif display.failed is not None:

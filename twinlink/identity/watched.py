@@ -41,6 +41,7 @@ class WatchedIdentity:
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self.version = 0
+        self._only: Role | None = None
         self.valid: tuple[TrustedPeer, ...] = ()
         self.routers: tuple[TrustedPeer, ...] = ()
         self.brokers: tuple[TrustedPeer, ...] = ()
@@ -53,6 +54,11 @@ class WatchedIdentity:
         self._next_look_s = 0.0
         self._lock = threading.Lock()
         self.refresh()
+
+    def admit_only(self, role: Role) -> None:
+        """From now on only peers with this role are trusted."""
+        self._only, self.version = role, 0
+        self.refresh(at_once=True)
 
     @property
     def name(self) -> str:
@@ -84,8 +90,10 @@ class WatchedIdentity:
         return any(self.issued.get(name) == "broker" for name in (found.name, *found.hosts))
 
     def why_not(self, name: str) -> str:
-        """Why no key of a node with this name counts: ``revoked``, ``expired`` or ``unknown``."""
+        """Why no key of a node with this name counts: ``role``, ``revoked``, ``expired`` or ``unknown``."""
         own = self.identity
+        if name in own.issued() or any(peer.name == name for peer in own.valid()):
+            return "role"
         if name in own.revoked_names:
             return "revoked"
         if any(peer.name == name for peer in own.trusted):
@@ -118,6 +126,9 @@ class WatchedIdentity:
         if self._problem is not None or signature(before.folder, _FILES) != self._seen:
             self.identity = self._read(before)
         keys, issued = self.identity.valid(), self.identity.issued()
+        if self._only is not None:
+            keys = tuple(key for key in keys if key.role == self._only)
+            issued = {name: role for name, role in issued.items() if role == self._only}
         valid = tuple(key for key in keys if key.role not in INTERMEDIARIES)
         routers, brokers = (tuple(key for key in keys if key.role == role) for role in INTERMEDIARIES)
         before_now = self.valid, self.routers, self.brokers, self.issued

@@ -39,6 +39,12 @@ def _is_below_0(timeout: Real) -> bool:
     return isinstance(timeout, Integral) and timeout < 0
 
 
+def check_octets(name: str, value: object) -> None:
+    """A number of octets above 0."""
+    if type(value) is not int or value <= 0:
+        raise ConfigurationError(f"{name} must be a whole number of octets above 0, not {value!r}")
+
+
 def check_callable(name: str, value: object) -> None:
     """A handler, or None."""
     if value is not None and not callable(value):

@@ -19,8 +19,9 @@ class Refusal(NamedTuple):
     Attributes:
         identity: the name of the peer where its key is known, else the fingerprint of its key, or empty.
         address: where it came from, a host with or without port.
-        reason: ``unknown``, ``revoked``, ``expired``; ``key``: it expects another key of this side; ``mechanism``: one
-            side has an identity, and the other has not.
+        reason: ``unknown``, ``revoked``, ``expired``; ``role``: it is trusted, and its role is not admitted at this
+            endpoint; ``key``: it expects another key of this side; ``mechanism``: one side has an identity, and the
+            other has not.
     """
 
     identity: str
@@ -39,6 +40,11 @@ class Refusal(NamedTuple):
         if self.reason in {"revoked", "expired"}:
             what = "was revoked here" if self.reason == "revoked" else "has expired"
             return f"refused {known}: its key {what}; have it run `twinlink key rotate`, and trust its new line"
+        if self.reason == "role":
+            return (
+                f"refused {known}: this endpoint is for observers; have it connect where the others do, or trust it "
+                f"with `twinlink key trust LINE --as NAME --role observer --identity {here}`"
+            )
         if self.reason == "key":
             return (
                 f"{known} expects another key of this side: run there `twinlink key trust LINE --as NAME --identity "

@@ -85,10 +85,12 @@ class ZeromqCurve:
 
     def _refusal(self, key: str, address: str) -> Refusal:
         identity = self.watched.identity
-        for reason, peers in (("revoked", identity.revoked), ("expired", identity.trusted)):
-            for peer in peers:
-                if peer.curve_public.decode() == key:
-                    return Refusal(peer.name, address, reason)
+        for peer in identity.revoked:
+            if peer.curve_public.decode() == key:
+                return Refusal(peer.name, address, "revoked")
+        for peer in identity.trusted:
+            if peer.curve_public.decode() == key:
+                return Refusal(peer.name, address, self.watched.why_not(peer.name))
         return Refusal(certificates.fingerprint(z85.decode(key)) if key else "", address, "unknown")
 
     def receive(self, sub: "zmq.Socket[bytes]") -> Received:

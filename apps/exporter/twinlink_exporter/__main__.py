@@ -186,6 +186,7 @@ def make_parser() -> options.Parser:
     )
     link = parser.group("link to the twin")
     linking.add_link_options(link, listens=False, other="the twin", node="gnb-1")
+    linking.add_mirror_option(link)
     add_endpoint_arguments(parser, finds_link=True)
     agent = parser.group("E3 agent")
     agent.add_argument(

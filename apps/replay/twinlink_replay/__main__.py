@@ -244,6 +244,7 @@ def make_parser() -> options.Parser:
     )
     link = parser.group("link to the gNB's exporter")
     linking.add_link_options(link, listens=True, other="the exporter", node="twin-1")
+    linking.add_mirror_option(link)
     link.add_argument("--buffer-mb", type=convert.whole(1, 65536), default=256, help="queue to the flowgraph, in MiB")
     control = parser.group("control loop")
     signing.add_option(control, "decisions")

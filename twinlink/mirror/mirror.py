@@ -1,0 +1,187 @@
+"""Shows observers what passes a link: a link of its own for them, and a thread that fills its only flow.
+
+The observed link waits for none of it.  Frames wait for the thread in a bounded queue, and for slow observers in the
+bounded queue of the flow, which repairs nothing; what does not fit is left out, counted and named.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypedDict, cast
+
+from ..errors import LinkClosed, TransportError
+from ..process.guarded_thread import GuardedThread
+from ..protocol.frames import MAX_PAYLOAD, Frame
+from ..runtime.capture import Capture, FrameItem, Item, LeftOutItem, octets_of
+from ..runtime.driver import SessionDriver
+from .entries import MIRROR_FLOW, frame_entry, head, left_out_entries, peers_entry
+
+if TYPE_CHECKING:
+    from ..link import Link
+    from ..transport_options import TransportName
+
+LOOK_S = 0.02
+IDLE_LOOK_S = 0.2  # while no observer is there
+PEERS_S = 1.0  # between two lists of the peers that are up
+BATCH_OCTETS = 64 * 1024
+PAUSE_S = 0.0001  # after each batch: the threads of the link get the interpreter
+
+
+class MirrorStats(TypedDict):
+    """What a mirror has counted.
+
+    ``observers`` are up; ``frames`` were shown, and ``left_out`` were not, as the queue was full; ``lost`` are messages
+    of the mirror, of many frames each, that some observer was too slow for.
+    """
+
+    observers: int
+    frames: int
+    left_out: int
+    lost: int
+
+
+class Mirror:
+    """Made by `Link.mirror`; shows what passes the link until it is closed, or the link is.
+
+    Without an observer nothing of it is on the way of a message.
+
+    Attributes:
+        endpoint: where observers connect.
+    """
+
+    def __init__(self, node: str, driver: SessionDriver, link: "Link", queue_octets: int) -> None:
+        """``driver`` is of the observed link, ``link`` the one for observers, which the mirror closes."""
+        self.endpoint = link.endpoint
+        self._driver, self._link = driver, link
+        self._head = head(node, driver.session.epoch)
+        self._capture = Capture(queue_octets)
+        self._is_attached = False
+        self._frames = self._left_out = 0
+        self._peers_due_s = 0.0
+        self._sender = link.sender(MIRROR_FLOW, reliability="detect", overflow="drop-oldest")
+        self._ending = threading.Event()
+        errors = link._transport.internal_errors
+        name = f"twinlink-{node}-mirror"
+        self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._ending.is_set())
+        self._thread.start()
+
+    def stats(self) -> MirrorStats:
+        """What was counted so far.  Any thread may call it."""
+        return {
+            "observers": len(self._link.peers()),
+            "frames": self._frames,
+            "left_out": self._left_out,
+            "lost": self._sender.stats()["lost"],
+        }
+
+    def close(self) -> None:
+        """Show nothing more.  A second call does nothing."""
+        self._ending.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # On the thread of the mirror
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.wait(LOOK_S if self._is_attached else IDLE_LOOK_S):
+                if not self._link.peers():
+                    self._detach()
+                    continue
+                if not self._is_attached:
+                    self._is_attached = True
+                    self._driver.add_tap(self._capture)
+                self._show()
+        except LinkClosed:
+            if not self._ending.is_set():
+                raise
+        finally:
+            self._detach()
+
+    def _detach(self) -> None:
+        if not self._is_attached:
+            return
+        self._driver.remove_tap(self._capture)
+        self._is_attached = False
+        self._capture = Capture(self._capture.limit)
+
+    def _show(self) -> None:
+        """Send what is queued, in messages of some 64 KiB."""
+        batch = _Batch(self._head, self._send)
+        if time.monotonic() >= self._peers_due_s:
+            self._peers_due_s = time.monotonic() + PEERS_S
+            peers = [(peer.epoch, peer.node) for peer in self._driver.session.known_peers() if peer.up]
+            batch.add(peers_entry(peers, time.time_ns()))
+        items = self._capture.items
+        while items:
+            item = items.popleft()
+            self._capture.taken_octets += octets_of(item)
+            self._take(item, batch)
+        batch.end()
+
+    def _take(self, item: Item, batch: "_Batch") -> None:
+        if isinstance(item, FrameItem):
+            before, frame = frame_entry(item)
+            if len(self._head) + len(before) + len(frame) > MAX_PAYLOAD:
+                self._left_out += 1
+                return
+            self._frames += 1
+            batch.add(before, frame)
+        elif isinstance(item, LeftOutItem):
+            self._left_out += item.others + sum(ranges.count() for ranges in item.ranges.values())
+            for entry in left_out_entries(item):
+                batch.add(entry)
+
+    def _send(self, message: bytes) -> None:
+        try:
+            self._sender.send(message)
+        except TransportError:
+            self._left_out += 1
+        time.sleep(PAUSE_S)
+
+
+class _Batch:
+    """Entries for one message after the other."""
+
+    def __init__(self, begin: bytes, send: Callable[[bytes], None]) -> None:
+        self._begin, self._send = begin, send
+        self._parts: list[Frame] = [begin]
+        self._octets = len(begin)
+
+    def add(self, *parts: Frame) -> None:
+        """Add the parts of an entry; sends what is enough for a message."""
+        octets = sum(map(len, parts))
+        if self._octets + octets > BATCH_OCTETS:
+            self.end()
+        self._parts += parts
+        self._octets += octets
+
+    def end(self) -> None:
+        """Send what there is."""
+        if len(self._parts) > 1:
+            self._send(b"".join(self._parts))
+            self._parts, self._octets = [self._begin], len(self._begin)
+
+
+def open_mirror(observed: "Link", listen: str, transport: "TransportName | None", queue_octets: int) -> Mirror:
+    """See `Link.mirror`."""
+    from ..opening import open_for_observers  # which imports the link
+
+    identity = str(observed.identity.identity.folder) if observed.identity is not None else ""
+    name = transport or cast("TransportName", observed.transport_name)
+    link = open_for_observers(name, listen=listen, node=observed.node, identity=identity)
+    try:
+        return Mirror(observed.node, observed._driver, link, queue_octets)
+    except BaseException:
+        link.close()
+        raise
