@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twinlink.spelling import near
 
-from ..appkit import convert, linking, outputs
+from ..appkit import convert, linking, outputs, recorded_link
 from ..appkit.console import DONE, FAILED, NOT_MET, Output, Stop, log
 from ..appkit.options import Parser
 from . import flow_finder
@@ -69,7 +69,6 @@ def run(given: argparse.Namespace) -> int:
     for flow in given.flows:
         flow_finder.check(flow)
     outputs.refuse_existing("--out", [given.out], given.overwrite)
-    overwrite = given.overwrite or given.out.exists()  # then it is empty
     with Stop() as stop, linking.open_link(given) as link:
         recorder = link.record(
             given.out,
@@ -78,7 +77,7 @@ def run(given: argparse.Namespace) -> int:
             rotate_octets=given.rotate_size,
             rotate_s=given.rotate_time,
             min_free_octets=given.min_free,
-            overwrite=overwrite,
+            overwrite=recorded_link.may_replace(given.out, given.overwrite),
         )
         watch = linking.Watch(_NAME, link)
         finder = FlowFinder(link, given.flows, lambda flow: link.receiver(flow, handler=lambda message: None))
@@ -98,11 +97,7 @@ def run(given: argparse.Namespace) -> int:
         log(_NAME, f"the peers send on {', '.join(others[:10])}{near(','.join(given.flows), others)}")
     if recorder.problem is not None:
         log(_NAME, recorder.problem)
-    Output(given.json).emit(
-        {**counts, "paths": [str(path) for path in recorder.files], "problem": recorder.problem},
-        f"recorded {counts['messages']:,} messages, {counts['octets']:,} B, in {', '.join(map(str, recorder.files))}; "
-        f"{counts['left_out']:,} left out, {counts['missing']:,} did not arrive",
-    )
+    Output(given.json).emit(recorded_link.fields(recorder), recorded_link.text(recorder))
     if recorder.failed:
         return FAILED
     return DONE if counts["messages"] and not (counts["left_out"] or counts["missing"]) else NOT_MET
