@@ -42,7 +42,8 @@ def open_link(given: argparse.Namespace, tell: Callable[..., object]) -> Iterato
     finally:
         if recorder is not None:
             recorder.close()
-            tell(text(recorder), **fields(recorder))
+            problem = "" if recorder.problem is None else f"; {recorder.problem}"
+            tell(f"{text(recorder)}{problem}", **fields(recorder))
 
 
 def may_replace(path: Path, overwrite: bool) -> bool:
@@ -52,12 +53,13 @@ def may_replace(path: Path, overwrite: bool) -> bool:
 
 def text(recorder: "Recorder") -> str:
     """What was recorded, for a person; the recorder is closed."""
+    if not recorder.files:
+        return f"nothing has triggered the recording, and {recorder.path} was not begun"
     counts = recorder.stats()
-    said = (
+    return (
         f"recorded {counts['messages']:,} messages, {counts['octets']:,} B, in {', '.join(map(str, recorder.files))}; "
         f"{counts['left_out']:,} left out, {counts['missing']:,} did not arrive"
     )
-    return said if recorder.problem is None else f"{said}; {recorder.problem}"
 
 
 def fields(recorder: "Recorder") -> dict[str, Any]:
