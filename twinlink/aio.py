@@ -6,13 +6,14 @@ come.  A call that is cancelled loses nothing: a message that was not returned i
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from .events import Event
 from .link import Link
@@ -30,6 +31,8 @@ from .sync import Sync
 
 if TYPE_CHECKING:
     from .npy import Array
+    from .recording.options import RecordingOptions
+    from .recording.recorder import Recorder
 
 CALLS_S = 1.0  # that `AsyncLink.close` waits for calls of handlers
 
@@ -240,6 +243,13 @@ class AsyncLink:
             callbacks = self.link._driver.callbacks
             self._handlers[flow] = CoroutineHandler(source, source._count, flow, callbacks, self._waiters.check)
         self._handlers[flow].set(handler)
+
+    def record(self, path: str | os.PathLike[str], **options: Unpack["RecordingOptions"]) -> "Recorder":
+        """Record what this link sends and receives, as `Link.record` does, until it is closed.
+
+        To end the recording before, ``await asyncio.to_thread(recorder.close)``, as that waits for the disk.
+        """
+        return self.link.record(path, **options)
 
     def sync(self, flow: str, *, stale_after: float = 0.5, out_after: float = 2.0, completeness: float = 0.99) -> Sync:
         """How fresh and how complete a flow is; see `Link.sync`."""

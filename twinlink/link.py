@@ -319,7 +319,7 @@ class Link(Misnamed):
 
         self._check_open()
         if self._recorder is not None and not self._recorder.closed:
-            raise ConfigurationError(f"the link is being recorded to {self._recorder.files[-1]}: close that first")
+            raise ConfigurationError(f"the link is being recorded to {self._recorder.path}: close that first")
         configuration = {name: getattr(self, name) for name in _RECORDED}
         self._recorder = Recorder(
             self._driver,

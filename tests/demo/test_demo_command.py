@@ -19,6 +19,7 @@ from tests import reports
 from tests.cli.running import PATIENCE_S, Run, Start
 from twinlink.appkit import records
 from twinlink.protocol.rtt import percentiles
+from twinlink.recording import verify
 
 PARTS = {"emulator": "gNB: RAN emulator", "exporter": "gNB: exporter", "replay": "twin: GNU Radio replay"}
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -49,6 +50,15 @@ def test_its_decisions_were_signed_and_no_secret_was_left(played: tuple[Path, di
     assert "decisions: signed ones of trusted twins" in (out / "zeromq" / "exporter.txt").read_text()
     for file in (*out.rglob("*.jsonl"), *out.rglob("*.txt"), *out.rglob("*.json")):
         assert "twinlink-secret" not in file.read_text()
+
+
+def test_each_side_is_recorded(played: tuple[Path, dict[str, Any]]) -> None:
+    out, summary = played
+    for name, direction in (("exporter", "sent"), ("replay", "received")):
+        report = verify(out / "zeromq" / f"{name}.mcap")
+        assert report.complete, report
+        (spectrum,) = [one for one in report.streams if (one["direction"], one["flow"]) == (direction, "spectrum")]
+        assert spectrum["recorded"] == [[0, summary["transports"]["zeromq"]["played"]]]
 
 
 def test_the_report_is_one_file_with_its_figures(played: tuple[Path, dict[str, Any]]) -> None:

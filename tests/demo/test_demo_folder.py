@@ -21,6 +21,7 @@ def test_an_earlier_run_gives_way_and_other_files_stay(tmp_path: Path) -> None:
     ours = [first.path / name for name in ("run.json", "results.json", "table.md", "table.csv")]
     ours += [first.path / "records" / f"zenoh-{name}.csv.gz" for name in ("control.sent", "control-result.received")]
     ours += [first.report, first.summary, zenoh.log("replay"), zenoh.figure("prbs.png")]
+    ours += [zenoh.recording("replay"), zenoh.path / "exporter.0001.mcap"]
     (first.path / "records").mkdir()
     for file in ours:
         file.write_text("old")

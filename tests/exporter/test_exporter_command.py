@@ -19,6 +19,7 @@ import twinlink
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.identity import Identity
 from twinlink.identity.watched import WatchedIdentity
+from twinlink.recording import verify
 from twinlink.signed_payload import Signer, Verified, Verifier
 from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.transport_options import TransportName
@@ -99,7 +100,8 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     with Agent(endpoints) as agent:
         way = ("--listen" if exporter_listens else "--connect", endpoint)
         patient = ("--max-age-ms", str(LONG_MS), "--out-after", str(LONG_MS))
-        process = start("--transport", transport, *way, "--insecure-control", *patient)
+        recording = tmp_path / "gnb.mcap"
+        process = start("--transport", transport, *way, "--insecure-control", *patient, "--record", str(recording))
         ends = (None, endpoint) if exporter_listens else (endpoint, None)
         with twinlink.open(transport, listen=ends[0], connect=ends[1], node="twin-1") as twin:
             wait_for_event(tmp_path, "peer-up")
@@ -119,6 +121,12 @@ def test_the_whole_way_on_each_transport_with_either_side_listening(
     assert "Traceback" not in said
     summary = json.loads((tmp_path / "summary").read_text())
     assert (summary["exported"], summary["spectrum"]["acknowledged"], summary["spectrum"]["lost"]) == (100, 100, 0)
+    report = verify(recording)
+    assert report.complete
+    recorded = {(stream["direction"], stream["flow"]): stream["messages"] for stream in report.streams}
+    assert (recorded["sent", "spectrum"], recorded["received", "control"]) == (100, 1)
+    (event,) = [event for event in events(tmp_path) if event["event"] == "recorded"]
+    assert (event["paths"], event["left_out"], event["problem"]) == ([str(recording)], 0, None)
 
 
 @pytest.mark.parametrize("option", ["--identity", "--sign"])

@@ -12,6 +12,7 @@ import pytest
 
 import twinlink
 from tests.link.coroutine_pair import both, pair, run
+from twinlink.recording import verify
 from twinlink.testing import free_endpoint, patience
 from twinlink.transport_options import TransportName
 
@@ -203,6 +204,23 @@ def test_an_open_that_is_cancelled_leaves_no_link_behind(transport: TransportNam
                     break
 
     run(test())
+
+
+def test_its_link_is_recorded_until_it_is_closed(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with pair("zeromq") as (twin, gnb):
+            twin.receiver("x")
+            recorder = gnb.record(tmp_path / "gnb.mcap", flows=["x"])
+            sender = gnb.sender("x")
+            for number in range(5):
+                await sender.send(bytes([number]))
+            await sender.flush(patience())
+        assert recorder.closed
+
+    run(test())
+    report = verify(tmp_path / "gnb.mcap")
+    assert report.complete
+    assert [stream["recorded"] for stream in report.streams] == [[[0, 5]]]
 
 
 def test_the_example_reads_what_the_example_of_a_gnb_sends(endpoint: str, tmp_path: Path) -> None:

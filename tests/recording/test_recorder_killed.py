@@ -131,6 +131,39 @@ def test_a_recording_that_was_killed_can_be_made_whole(
         assert lacking.problems
 
 
+@pytest.mark.parametrize("batch", range(-(-KILLS // AT_ONCE)))
+def test_a_triggered_recording_that_was_killed_can_be_made_whole(
+    batch: int, endpoint: str, source: Source, start: Start, tmp_path: Path
+) -> None:
+    run = start("record", endpoint, "--out", str(tmp_path / "run.mcap"), "--before", "0.3", "--after", "0.2")
+    run.wait_for("peer gnb is up")
+    for _ in range(3):
+        time.sleep(random.uniform(0, 0.6))
+        run.process.send_signal(signal.SIGUSR1)
+    time.sleep(random.uniform(0.1, 0.6))
+    run.process.send_signal(signal.SIGKILL)
+    run.process.wait(patience())
+    source.stop()
+    files = sorted(tmp_path.glob("run*.mcap"), key=lambda path: (len(path.name), path.name))
+    assert files
+    before = -1
+    for path in files:
+        report, found = verify(path), path
+        if not report.sound:
+            assert path == files[-1]
+            found = tmp_path / "made.mcap"
+            repair(path, found)
+            report = verify(found)
+            assert held(found) == in_whole_chunks(path)
+        assert report.sound
+        if recorded := held(found):
+            stream = only(report.streams, "received", "x")
+            missing = missing_in(report)
+            assert stream["first"] > before
+            assert recorded | missing == set(range(stream["first"], stream["end"] or max(recorded) + 1))
+            before = max(recorded)
+
+
 def test_a_file_size_limit_costs_what_comes_after(endpoint: str, source: Source, start: Start, tmp_path: Path) -> None:
     """EFBIG, which any user can have, in place of a full disk: the recorder goes on, and says so."""
 
@@ -211,6 +244,22 @@ def test_a_full_disk_costs_what_there_is_no_room_for(endpoint: str, small_disk: 
     assert stream["left_out"] == {"disk": [[20, 420]]}
     found = {row.sequence: row.payload for row in rows(small_disk / "run.mcap", "sent", "x")}
     assert found == {number: payload(number) for number in (*range(20), *range(420, 440))}
+
+
+def test_a_trigger_on_a_full_disk_waits_for_the_next(endpoint: str, small_disk: Path) -> None:
+    ballast, path = small_disk / "ballast", small_disk / "run.mcap"
+    with (
+        twinlink.open("memory", listen=endpoint, node="twin") as twin,
+        twin.record(path, before_s=3600, min_free_octets=0) as recorder,
+    ):
+        fill(ballast)
+        recorder.trigger("too early")
+        wait_until(lambda: recorder.problem is not None)
+        assert recorder.triggered is None
+        ballast.unlink()
+        recorder.trigger("again")
+        wait_until(lambda: recorder.triggered == "again")
+    assert verify(path).complete
 
 
 def test_a_recording_that_is_killed_on_a_full_disk_can_be_made_whole(

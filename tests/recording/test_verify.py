@@ -31,7 +31,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if number % 10 == 9:
                 sender.flush(patience())
                 recorder._wake.wait(0.2)  # a second for each chunk would be long
-                recorder._chunk_due_s = 0
+                recorder._series._chunk_due_s = 0
                 recorder._wake.wait(0.2)
     report = verify(path)
     assert report.complete

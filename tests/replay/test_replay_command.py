@@ -22,6 +22,7 @@ from tests.replay.evaluate import scores
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
 from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.recording import verify
 from twinlink.spectrum import Spectrum
 from twinlink.testing import patience, wait_until
 from twinlink.transport_options import TransportName
@@ -131,8 +132,9 @@ def test_rebuilds_detects_and_closes_the_loop(transport: TransportName, endpoint
     assert twin.events("summary")[0]["records"] == 400
 
 
-def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
-    twin = replay("--listen", endpoint, "--no-control", "--count", "400")
+def test_no_control_only_observes(endpoint: str, replay: Any, tmp_path: Path) -> None:
+    recording = tmp_path / "twin.mcap"
+    twin = replay("--listen", endpoint, "--no-control", "--count", "400", "--record", str(recording))
     with twinlink.open("zeromq", connect=endpoint) as gnb:
         gnb.receiver("control")
         gnb.wait_ready(patience())
@@ -141,6 +143,10 @@ def test_no_control_only_observes(endpoint: str, replay: Any) -> None:
         assert gnb.receiver("control").receive(0) is None
     assert twin.events("interference")
     assert not twin.events("proposed")
+    report = verify(recording)
+    assert report.complete
+    assert [(stream["flow"], stream["messages"]) for stream in report.streams] == [("spectrum", 400)]
+    assert twin.events("recorded")[0]["messages"] == 400
 
 
 def test_a_user_without_a_home(endpoint: str, replay: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

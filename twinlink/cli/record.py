@@ -3,24 +3,32 @@
 It listens, or connects to HOST, and acknowledges what it receives as any other peer.  A program that records what it
 sends itself calls `link.record(FILE)`.  At the end, and where the next file begins, a manifest names what was received,
 repaired and lost; `twinlink verify FILE` holds the file to it.
+
+With --before nothing is written until an event, a message, or SIGUSR1 says so.
 """
 
 import argparse
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twinlink.spelling import near
 
-from ..appkit import convert, linking, outputs
+from ..appkit import convert, linking, outputs, recorded_link
 from ..appkit.console import DONE, FAILED, NOT_MET, Output, Stop, log
 from ..appkit.options import Parser
 from . import flow_finder
 from .flow_finder import FlowFinder
+
+if TYPE_CHECKING:
+    from twinlink.recording.options import RecordingOptions
 
 _NAME = "twinlink record"
 EXAMPLES = """
 twinlink record --out run.mcap                     # listens; Ctrl-C ends it
 twinlink record 10.0.0.5 --out run.mcap --flows 'spectrum,control*'
 twinlink record --out run.mcap --rotate-time 3600 --min-free 5GB
+twinlink record --out run.mcap --before 10 --after 20 --on gap,interferer
 """
 
 
@@ -58,37 +66,66 @@ def add_options(parser: Parser) -> None:
         metavar="B",
         help="octets that may wait for the disk; what comes beyond is left out, and named",
     )
+    triggered = parser.group("triggered recording")
+    triggered.add_argument(
+        "--before",
+        type=convert.seconds,
+        metavar="S",
+        help="write nothing until triggered, then also what came in the S seconds before, as far as --queue holds it",
+    )
+    triggered.add_argument(
+        "--after",
+        type=convert.seconds,
+        metavar="S",
+        help="end the file S seconds after the last trigger; the next one begins the next file",
+    )
+    triggered.add_argument(
+        "--on",
+        type=convert.parts,
+        default=(),
+        metavar="WHAT,...",
+        help="what triggers it besides SIGUSR1: events such as gap, lost or peer-down; interferer, for which a twin "
+        "has PRBs blocked; flow:NAME, a message on a flow",
+    )
     outputs.add_option(parser)
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout")
 
 
 def run(given: argparse.Namespace) -> int:
     """Record until Ctrl-C; then print the summary."""
-    import twinlink.recording  # noqa: F401  (what takes long to load, before peers find the link)
+    from twinlink.recording import RecorderOptions  # which takes long to load, before peers find the link
 
     for flow in given.flows:
         flow_finder.check(flow)
     outputs.refuse_existing("--out", [given.out], given.overwrite)
-    overwrite = given.overwrite or given.out.exists()  # then it is empty
+    options: RecordingOptions = {
+        "flows": given.flows,
+        "queue_octets": given.queue,
+        "rotate_octets": given.rotate_size,
+        "rotate_s": given.rotate_time,
+        "min_free_octets": given.min_free,
+        "overwrite": recorded_link.may_replace(given.out, given.overwrite),
+        "before_s": given.before,
+        "after_s": given.after,
+        "on": given.on,
+    }
+    RecorderOptions.checked(options)
     with Stop() as stop, linking.open_link(given) as link:
-        recorder = link.record(
-            given.out,
-            flows=given.flows,
-            queue_octets=given.queue,
-            rotate_octets=given.rotate_size,
-            rotate_s=given.rotate_time,
-            min_free_octets=given.min_free,
-            overwrite=overwrite,
-        )
+        recorder = link.record(given.out, **options)
+        signal.signal(signal.SIGUSR1, lambda *_: recorder.trigger("SIGUSR1"))
         watch = linking.Watch(_NAME, link)
         finder = FlowFinder(link, given.flows, lambda flow: link.receiver(flow, handler=lambda message: None))
-        log(_NAME, f"{linking.endpoint(given)}, records to {given.out}; Ctrl-C ends it")
+        when = "records" if given.before is None else "waits for a trigger to record"
+        log(_NAME, f"{linking.endpoint(given)}, {when} to {given.out}; Ctrl-C ends it")
         if given.connect:
             linking.tell_if_no_peer(link, lambda text: log(_NAME, text))
         waits = linking.LOOK_S
-        rounds = None if given.time is None else max(1, round(given.time / waits))
+        rounds, told = None if given.time is None else max(1, round(given.time / waits)), 0
         while not (stop.wait(waits) or link.closed or rounds == 0):
             watch.tell()
+            if recorder.triggered is not None and len(recorder.files) > told:
+                told = len(recorder.files)
+                log(_NAME, f"triggered by {recorder.triggered}: records to {recorder.files[-1]}")
             rounds = None if rounds is None else rounds - 1
         others = finder.others()
     watch.tell()
@@ -98,11 +135,9 @@ def run(given: argparse.Namespace) -> int:
         log(_NAME, f"the peers send on {', '.join(others[:10])}{near(','.join(given.flows), others)}")
     if recorder.problem is not None:
         log(_NAME, recorder.problem)
-    Output(given.json).emit(
-        {**counts, "paths": [str(path) for path in recorder.files], "problem": recorder.problem},
-        f"recorded {counts['messages']:,} messages, {counts['octets']:,} B, in {', '.join(map(str, recorder.files))}; "
-        f"{counts['left_out']:,} left out, {counts['missing']:,} did not arrive",
-    )
+    Output(given.json).emit(recorded_link.fields(recorder), recorded_link.text(recorder))
     if recorder.failed:
         return FAILED
+    if not recorder.files:  # nothing has triggered it
+        return DONE
     return DONE if counts["messages"] and not (counts["left_out"] or counts["missing"]) else NOT_MET

@@ -10,6 +10,7 @@ from typing import Self, TypedDict
 from ..errors import ConfigurationError
 from ..runtime.capture import QUEUE_OCTETS
 from ..spelling import near
+from . import trigger
 
 LEAST_FREE_OCTETS = 256 * 1024 * 1024
 ROTATE_OCTETS = 1024 * 1024 * 1024
@@ -25,6 +26,9 @@ class RecordingOptions(TypedDict, total=False):
     rotate_s: float | None
     min_free_octets: int
     overwrite: bool
+    before_s: float | None
+    after_s: float | None
+    on: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,12 @@ class RecorderOptions:
         rotate_s: seconds after which the next file begins; None: whatever its age.
         min_free_octets: of the disk; while less is free, nothing is written.
         overwrite: whether a file that exists is replaced.
+        before_s: nothing is written until the recording is triggered, then also what came in so many seconds before,
+            of which at most ``queue_octets`` are kept; None: everything is written.
+        after_s: seconds from the last trigger to the end of a file; the next trigger begins the next one.  None: the
+            recording goes on.
+        on: what triggers it besides `Recorder.trigger`: names of events, such as ``gap`` or ``peer-down``;
+            ``interferer``: a twin asks for a block of PRBs, or it was installed; ``flow:NAME``: a message on a flow.
     """
 
     flows: Sequence[str] = ("*",)
@@ -46,16 +56,28 @@ class RecorderOptions:
     rotate_s: float | None = None
     min_free_octets: int = LEAST_FREE_OCTETS
     overwrite: bool = False
+    before_s: float | None = None
+    after_s: float | None = None
+    on: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.flows, str) or not all(isinstance(flow, str) for flow in self.flows):
-            raise ConfigurationError(f"flows takes a list of names or patterns, not {self.flows!r}")
+        for name in ("flows", "on"):
+            texts = getattr(self, name)
+            if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+                raise ConfigurationError(f"{name} takes a list of names, not {texts!r}")
+        trigger.check(self.on)
         for name, least in (("queue_octets", 1), ("rotate_octets", 1), ("min_free_octets", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
                 raise ConfigurationError(f"{name} takes a whole number from {least}, not {value!r}")
         if self.rotate_s is not None and not (isinstance(self.rotate_s, int | float) and self.rotate_s > 0):
             raise ConfigurationError(f"rotate_s takes seconds above 0, or None, not {self.rotate_s!r}")
+        for name in ("before_s", "after_s"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and value >= 0):
+                raise ConfigurationError(f"{name} takes seconds from 0, or None, not {value!r}")
+        if self.before_s is None and (self.on or self.after_s is not None):
+            raise ConfigurationError("what triggers a recording, and how it ends, needs before_s; 0 keeps nothing")
 
     @classmethod
     def checked(cls, given: RecordingOptions) -> Self:

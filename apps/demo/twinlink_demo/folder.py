@@ -18,6 +18,7 @@ TRUTH, SUMMARY = "truth.npz", "summary.json"
 FIGURES = ("age.png", "age.svg", "delay.png", "delay.svg")
 TRANSPORT_FIGURES = ("spectrogram.png", "spectrogram.svg", "prbs.png", "prbs.svg", "block.png", "block.svg")
 PARTS = ("emulator", "exporter", "replay")
+RECORDED = ("exporter", "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class TransportFolder:
     def said(self, part: str) -> Path:
         """The stderr of a process."""
         return self.path / f"{part}.txt"
+
+    def recording(self, part: str) -> Path:
+        """What the link of a process carried; further files of it have a number before the suffix."""
+        return self.path / f"{part}.mcap"
 
     @property
     def playout(self) -> Path:
@@ -56,6 +61,8 @@ class TransportFolder:
     def _files(self) -> list[Path]:
         files = [self.exporter_summary, *map(self.figure, TRANSPORT_FIGURES)]
         files += [name(part) for part in PARTS for name in (self.log, self.said)]
+        for part in RECORDED:
+            files += [self.recording(part), *self.path.glob(f"{part}.[0-9][0-9][0-9][0-9].mcap")]
         files += [self.playout / f"heard.{suffix}" for suffix in ("sigmf-data", "sigmf-meta", "npz")]
         files += [self.rebuilt / name for name in ("rebuilt.sigmf-data", "rebuilt.sigmf-meta", "observations.npz")]
         return files

@@ -14,7 +14,7 @@ from twinlink.process.ports import free_ports
 
 from . import flows
 from .child_process import ChildProcess
-from .folder import TransportFolder
+from .folder import RECORDED, TransportFolder
 from .pace import FirstSeconds
 
 START_S = 180.0  # GNU Radio's first import from a cold disk, on a busy machine
@@ -166,6 +166,8 @@ class Session:
 
     def _start(self, name: str, module: str, arguments: list[str]) -> None:
         self._seen[name] = set()
+        if name in RECORDED:
+            arguments = [*arguments, "--record", str(self._folder.recording(name))]
         part = ChildProcess(name, module, arguments, self._folder.log(name), self._folder.said(name))
         self._parts[name] = part
         self._observer.event(name, {"time_ns": time.time_ns(), "event": "process", "pid": part.pid})

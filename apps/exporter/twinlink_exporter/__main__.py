@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from twinlink_e3 import FFT_SIZES, GENERATIONS, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
 
 import twinlink
-from twinlink.appkit import convert, linking, options, outputs, service, signing
+from twinlink.appkit import convert, linking, options, outputs, recorded_link, service, signing
 from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.ledger import Ledger, files
@@ -108,7 +108,9 @@ def _plan(given: argparse.Namespace) -> list[str]:
         f"or with less than {sync_limits.completeness:.1%} of the observations",
         f"at the start: {'a block of before is cleared' if given.clear_at_start else 'nothing is cleared'}",
         *service.plan_of_http(given),
-        *service.plan_of_files(("log", given.log), ("summary", given.summary), ("records/", given.records)),
+        *service.plan_of_files(
+            ("log", given.log), ("summary", given.summary), ("records/", given.records), ("record", given.record)
+        ),
     ]
 
 
@@ -118,6 +120,7 @@ def _check_outputs(given: argparse.Namespace) -> None:
         outputs.refuse_existing("--records", files(given.records, _sends(given), RECEIVES), given.overwrite)
     if given.summary:
         outputs.refuse_existing("--summary", [given.summary], given.overwrite)
+    recorded_link.check(given)
 
 
 def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limits: SyncLimits, journal: Journal) -> int:
@@ -129,7 +132,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
         given.summary.open("a").close()
     ledger = Ledger(_sends(given), RECEIVES) if given.records else None
     reduction = reduction_of(given)
-    with linking.open_link(given) as link:
+    with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
         sockets = open_sockets(endpoints_of(given))
         exporter = Exporter(
@@ -234,6 +237,7 @@ def make_parser() -> options.Parser:
     parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")
     parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
+    recorded_link.add_option(parser)
     outputs.add_option(parser)
     service.add_options(parser)
     return parser

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink
-from twinlink.appkit import convert, linking, options, outputs, service, signing
+from twinlink.appkit import convert, linking, options, outputs, recorded_link, service, signing
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.ledger import Ledger, files
@@ -76,7 +76,9 @@ def _plan(given: argparse.Namespace) -> list[str]:
         f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
         f"end: {' or '.join([*ends, 'a signal'])}",
         *service.plan_of_http(given),
-        *service.plan_of_files(("out/", given.out), ("log", given.log), ("records/", given.records)),
+        *service.plan_of_files(
+            ("out/", given.out), ("log", given.log), ("records/", given.records), ("record", given.record)
+        ),
     ]
 
 
@@ -89,6 +91,7 @@ def _check_outputs(given: argparse.Namespace) -> None:
     if given.records:
         written = files(given.records, SENDS, (*RECEIVES, SENSING))
         outputs.refuse_existing("--records", written, given.overwrite)
+    recorded_link.check(given)
 
 
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
@@ -106,7 +109,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     if given.records:
         given.records.mkdir(parents=True, exist_ok=True)  # fails now, not at the end of the run
     ledger = Ledger(SENDS, RECEIVES) if given.records else None
-    with linking.open_link(given) as link:
+    with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
         # This policy never blocks; with "latest" some decisions would have no result.
@@ -266,6 +269,7 @@ def make_parser() -> options.Parser:
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     parser.add_argument("--records", type=Path, metavar="DIR", help="write the fate of every message, at the end")
+    recorded_link.add_option(parser)
     outputs.add_option(parser)
     desktop = parser.group("gnuradio-companion")
     desktop.add_argument("--grc-path", action="store_true", help="print the folder for GRC_BLOCKS_PATH, and exit")
