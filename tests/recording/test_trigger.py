@@ -13,8 +13,8 @@ from tests.recording.recordings import json_records, numbers, only, pair, rows
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.events import Gap, PeerDown
 from twinlink.protocol.frames import AbandonReason, Kind, abandoned_body, frame
+from twinlink.protocol.wire import RECEIVED
 from twinlink.recording import Recorder, RecorderOptions, verify
-from twinlink.recording.account import RECEIVED
 from twinlink.recording.series import Series
 from twinlink.recording.trigger import Conditions, Trigger
 from twinlink.runtime.capture import EventItem, FrameItem
