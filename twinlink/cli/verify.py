@@ -30,6 +30,7 @@ _WHY = {
     "open": "they had not arrived when the file ended",
     "damaged": "they are in a chunk that is damaged",
     "queue": "left out: the recorder could not keep up",
+    "mirror": "left out: the mirror at which it was recorded did not show them",
     "disk": "left out: the disk was full",
 }
 

@@ -16,6 +16,7 @@ from ..process.internal_errors import InternalErrors
 from ..process.signals import DeferSignals
 from ..runtime.capture import MAX_STREAMS, Capture, octets_of
 from ..runtime.driver import SessionDriver
+from .mirrored import MirrorFilter
 from .options import RecorderOptions
 from .series import Series
 from .trigger import Trigger
@@ -40,7 +41,11 @@ class Recorder:
         configuration: dict[str, Any],
         stats: Callable[[], Any],
     ) -> None:
-        """Raises OSError, FileExistsError included; ``configuration`` is of the link, as the manifest has it."""
+        """Raises OSError, FileExistsError included.
+
+        ``configuration`` is of the link, as the manifest has it; one that connects may be that of an observer.
+        """
+        observes = not configuration["listening"]
         self.path, self._driver = path, driver
         self._capture = Capture(options.queue_octets)
         self._series = Series(path, options, configuration, driver.session.epoch, stats)
@@ -50,6 +55,7 @@ class Recorder:
             limits = options.before_s, options.after_s, options.queue_octets
             self._trigger = Trigger(self._series, options.on, *limits)
         self._sink = self._trigger or self._series
+        self._filter = MirrorFilter(self._series, self._sink) if observes else None
         self._triggers: deque[tuple[str, int]] = deque()
         self._closing, self._close_lock, self._wake = False, threading.Lock(), threading.Event()
         name = f"twinlink-{configuration['node']}-record"
@@ -113,14 +119,22 @@ class Recorder:
     # On the thread that writes
 
     def _run(self) -> None:
-        capture, items, sink = self._capture, self._capture.items, self._sink
+        capture, items, sink, mirror = self._capture, self._capture.items, self._sink, self._filter
+        take = sink.take if mirror is None else mirror.take
         while True:
             closing = self._closing
             while items:
                 item = items.popleft()
                 capture.taken_octets += octets_of(item)
-                sink.take(item)
-                sink.look()
+                take(item)
+                if mirror is None or mirror.is_decided:
+                    sink.look()
+            if mirror is not None and not mirror.is_decided:
+                if closing or self._triggers:
+                    mirror.decide()
+                else:
+                    self._wake.wait(LOOK_S)
+                    continue
             while self._triggers:
                 sink.trigger(*self._triggers.popleft())
             sink.look()

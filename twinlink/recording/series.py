@@ -26,6 +26,7 @@ from .options import RecorderOptions, versions
 
 FORMAT = 1  # of the recording; another one is not read
 CHUNK_S = 1.0
+QUEUE, MIRROR = "queue", "mirror"  # reasons why messages are left out before they come here
 COUNT_S = 0.5  # between two counts for `Recorder.stats`
 SLICE, SLICE_PAUSE_S = 64, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
 MAX_CHANNELS = 2 * MAX_STREAMS
@@ -65,6 +66,8 @@ class Series:
         self._number = self._others_left_out = self._others_in_chunk = 0
         self._series = os.urandom(8).hex()
         self._file: McapFile | None = None
+        self._reason = QUEUE
+        self._begun_streams: list[dict[str, Any]] = []
         self._chunk_due_s = 0.0  # at once: from then on the file says what it is of
         if options.before_s is None:
             self._file = self._new_file(path, options.overwrite)
@@ -82,6 +85,18 @@ class Series:
         account.nodes |= nodes
         if self._file is not None:
             self._begin_file(account.described())
+
+    def observe(self, node: str, epoch: int) -> None:
+        """What is taken from now on passed this node, in this session: the recording is made at its mirror."""
+        account = self._account
+        if epoch == account.epoch:
+            return
+        self._reason = MIRROR
+        account.epoch, account.nodes[epoch] = epoch, node
+        self._configuration["observed"] = {"node": node, "epoch": f"{epoch:016x}"}
+        if self._file is not None and not self._file.chunks:
+            self._file.drop_chunk()
+            self._begin_file(self._begun_streams)
 
     @property
     def is_open(self) -> bool:
@@ -152,11 +167,15 @@ class Series:
         for flow in flows_of(item.ranges):
             direction, name, epoch, ranges = flow
             if self._account.wants(name) and (stream := self._account.stream(direction, name, epoch)) is not None:
-                stream.leave_out("queue", ranges)
-                self._add_json(channels.RECORDER, described(flow, "queue"), item.now_ns)
+                stream.leave_out(self._reason, ranges)
+                self._add_json(channels.RECORDER, described(flow, self._reason), item.now_ns)
         self._others_left_out += item.others
         if self._file is not None:
-            self.problem = "the disk, or this thread, is slower than the link: messages were left out"
+            self.problem = (
+                "the disk, or this thread, is slower than the link: messages were left out"
+                if self._reason == QUEUE
+                else "the mirror has not shown all messages: it is slower than its link"
+            )
 
     def _add_json(self, topic: str, fields: dict[str, Any], now_ns: int) -> None:
         if self._file is not None:
@@ -317,7 +336,7 @@ class Series:
             "format": FORMAT,
             "series": self._series,
             "file": self._number,
-            "node": self._configuration["node"],
+            "node": self._account.nodes[self._account.epoch],
             "epoch": f"{self._account.epoch:016x}",
             "configuration": self._configuration,
             "versions": self._versions,
@@ -334,7 +353,7 @@ class Series:
             "file": self._number,
             "next_file": following.name if following is not None else None,
             "ended": "closed" if following is None else "rotated",
-            "node": self._configuration["node"],
+            "node": self._account.nodes[self._account.epoch],
             "epoch": f"{self._account.epoch:016x}",
             "begun_ns": self._file_begun_ns,
             "ended_ns": time.time_ns(),
