@@ -163,7 +163,7 @@ def verify(path: Path) -> Report:
     """What is in a recording, and what is missing from it.  Raises OSError, and RecordingError where it is none."""
     report = Report(str(path))
     with closing(RecordingFile(path)) as file:
-        for _ in _read(file, report):
+        for _ in read(file, report):
             pass
     return report
 
@@ -181,7 +181,7 @@ def repair(path: Path, out: Path, overwrite: bool = False) -> Report:
         made = McapFile(out.with_name(f"{out.name}.{os.getpid()}.part"), "twinlink, repaired", overwrite=False)
         try:
             manifest: dict[str, Any] = {}
-            for item in _read(file, report):
+            for item in read(file, report):
                 if isinstance(item, dict):
                     manifest = item
                     continue
@@ -204,7 +204,7 @@ def repair(path: Path, out: Path, overwrite: bool = False) -> Report:
 Chunk = list[tuple[ChannelDescription, Recorded]]
 
 
-def _read(file: RecordingFile, report: Report) -> Iterator[Chunk | dict[str, Any]]:
+def read(file: RecordingFile, report: Report) -> Iterator[Chunk | dict[str, Any]]:
     """The messages of each sound chunk, then the manifest as far as it is there; fills the report."""
     content = _Content(report)
     found = file.manifest()

@@ -1,7 +1,8 @@
-"""Make everything that a sweep or a demo derives from its raw records again, or compare two runs.
+"""Make everything that a sweep or a demo derives from its raw records again, compare two runs, or report a recording.
 
 With one folder: results.json, table.md, table.csv, figures and report.html, of a demo summary.json too, from its raw
-files alone. With two of the same setting: which differences between them are real (docs/results-format.md).
+files alone. With two of the same setting: which differences between them are real (docs/results-format.md). With
+recordings of a link, of one side or of both: a run made of them, with the same results; by default in FILE-report/.
 """
 
 import argparse
@@ -18,6 +19,8 @@ EXAMPLES = """
 twinlink report run1          # make its table, figures, page again
 twinlink report run1 --out elsewhere
 twinlink report before after  # which differences are real?
+twinlink report run.mcap      # delays and losses of each flow, in run-report/
+twinlink report gnb.mcap twin.mcap --out run1-report  # both sides of a link
 """
 
 # Entry points: a field of run.json that only an application's runs have -> what makes their report again, and returns
@@ -33,13 +36,14 @@ def add_options(parser: Parser) -> None:
         type=Path,
         nargs="+",
         metavar="DIR",
-        help="the folder of a sweep or a demo, or two: the second against the first",
+        help="the folder of a sweep or a demo, or two: the second against the first; or recordings, FILE.mcap",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="where the files go: the run's own folder if not given; of a comparison none are kept then",
+        help="where the files go: the run's own folder if not given; of a comparison none are kept then; of "
+        "recordings FILE-report",
     )
     outputs.add_option(parser)
     parser.add_argument(
@@ -49,6 +53,10 @@ def add_options(parser: Parser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Do it; 2 when a file of the run is damaged, 3 when a folder is no run or the two settings differ."""
+    if any(path.is_file() for path in given.folders):
+        given.out = given.out or given.folders[0].with_name(f"{given.folders[0].stem}-report")
+        with writing(given.out):
+            return _report_recordings(given)
     if len(given.folders) > 2:
         raise ConfigurationError(f"one folder, or two to be compared, are expected, not {len(given.folders)}")
     with writing(given.out or given.folders[0]):
@@ -70,6 +78,19 @@ def _rebuild(given: argparse.Namespace) -> int:
         text = summary.text(found)
     Output(given.json).emit(found, wrapped(text))
     log("twinlink report", f"report: {(given.out or folder) / results.REPORT}")
+    return DONE
+
+
+def _report_recordings(given: argparse.Namespace) -> int:
+    from twinlink_results import recorded_run, results, summary
+    from twinlink_results.run import RUN
+
+    made = [given.out / name for name in (RUN, results.RESULTS, results.REPORT)]
+    outputs.refuse_existing("--out", made, given.overwrite)
+    recorded_run.write(given.folders, given.out, given.overwrite)
+    found = results.rebuild(given.out)
+    Output(given.json).emit(found, wrapped(summary.text(found)))
+    log("twinlink report", f"report: {given.out / results.REPORT}")
     return DONE
 
 

@@ -19,6 +19,7 @@ from .rows import Records, Rows
 from .table import at_rate
 
 CDF_PAYLOADS = (10240, 102400, 1048576)  # the paper's Figs. 3 and 4
+MOST_PANELS = 8  # of delays over time
 NAMES = ("latency", "rtt", "cdf-rw-dt", "cdf-dt-rw", "jitter", "delay-over-time", "rate")
 _MARKS = 0.15  # distance of the markers along a distribution, as a share of the axes' diagonal
 _SHORTEST = 0.1  # of a value: a bar that reaches lower, or below 0, ends there, as a log axis has no 0
@@ -195,25 +196,33 @@ def _over_time(folder: Path, results: dict[str, Any], found: Records) -> Drawn |
             break
     else:
         return None
-    ends = sorted({cell["octets"] for cell in cells})
-    cells = [cell for cell in cells if cell["octets"] in (ends[0], ends[-1])]
-    panels = [(direction, octets) for octets in dict.fromkeys((ends[0], ends[-1])) for direction in _directions(cells)]
+    ends = sorted({cell["octets"] for cell in cells if "flow" not in cell})
+    cells = [cell for cell in cells if "flow" in cell or cell["octets"] in (ends[0], ends[-1])]
+    order = list(labels.DIRECTIONS)
+    places = sorted({_place(cell) for cell in cells}, key=lambda place: (place[0], place[1], order.index(place[2])))
+    panels = places[:MOST_PANELS]
     figure, axes = plot_style.panels(len(panels), 1.9, share_x=True)
-    for axis, (direction, octets) in zip(axes, panels, strict=True):
+    for axis, (flow, octets, direction) in zip(axes, panels, strict=True):
         for subject in labels.ordered(cell["subject"] for cell in cells):
             for cell in _of(cells, subject):
-                if (cell["direction"], cell["octets"]) == (direction, octets):
+                if _place(cell) == (flow, octets, direction):
                     _dots(axis, results["started_ns"], cell, found[cell["id"]])
-        axis.set_title(f"{labels.DIRECTIONS[direction]}, {formatting.payload(octets)}")
+        axis.set_title(f"{labels.DIRECTIONS[direction]}, {labels.place(flow, octets)}")
         plot_style.log_ms(axis, "delay (ms)")
     axes[-1].set_xlabel("time since the start of the run (s)")
     plot_style.legend(figure, axes, markerscale=2.5)
     caption = (
         "A dot is a message. The bar beside each round reaches from its median as far as the clocks may be wrong: here "
         f"{formatting.between(cell['statistics']['one_way_delay_ns']['bound_ns'] for cell in cells)}. A bar that "
-        "is shorter than a dot cannot be seen. Subjects take turns, so that they meet the same machine."
+        "is shorter than a dot cannot be seen."
+        + (" Subjects take turns, so that they meet the same machine." if ends else "")
+        + (f" {len(places) - MOST_PANELS} more flows are not shown." if len(places) > MOST_PANELS else "")
     )
     return plot_style.save(figure, folder, "delay-over-time", results, cells, "One-way delay over time", caption)
+
+
+def _place(cell: Cell) -> tuple[str, int, str]:
+    return cell.get("flow", ""), cell["octets"], cell["direction"]
 
 
 def _dots(axis: Axes, start_ns: int, cell: Cell, rows: Rows) -> None:

@@ -15,7 +15,7 @@ def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
     searched = any(cell["mode"] == "saturation" for cell in results["cells"])
     return document.page(
         "sweep.html",
-        f"twinlink sweep: {where}",
+        f"twinlink {'recording' if 'recordings' in results['configuration']['used'] else 'sweep'}: {where}",
         where=where,
         verdict=_verdict(results),
         glance=glance,

@@ -173,7 +173,9 @@ def plain(axis: Any, limits: tuple[float, float]) -> None:
 
 def n(cells: list[Cell]) -> str:
     """The number of messages behind each point, in words."""
-    numbers = sorted({cell["statistics"]["n_acknowledged"] for cell in cells if cell["statistics"]})
+    found = [cell["statistics"] for cell in cells if cell["statistics"]]
+    # A recording may have the acks of one side only
+    numbers = sorted({each["n_acknowledged"] or each["n_received"] for each in found})
     if not numbers:
         return "no message"
     return f"n = {numbers[0]:,}{f' to {numbers[-1]:,}' if numbers[-1] > numbers[0] else ''} a cell"
