@@ -33,6 +33,7 @@ COMMANDS = {
     "top": "show a link's flows and peers, or what a program sends and receives, refreshed",
     "record": "record what a link sends and receives, and what is missing from that",
     "verify": "prove that a recording is complete, or name what is missing",
+    "replay": "send the messages of a recording into a link, with its pace and gaps",
     "bench": "measure throughput and round-trip time to a peer that runs pong",
     "key": "make the keys of this node, and say which peers it trusts",
     "completion": "print a script with which bash or zsh complete commands and options",

@@ -377,6 +377,11 @@ class Session(Context):
             return TRANSMIT_BUNDLE
         return UNSENT
 
+    def skip(self, flow: SendFlow, count: int) -> None:
+        """The next so many numbers of a flow are of no message.  The caller has the queues transmitted."""
+        self.send_flows.wake(flow)
+        flow.skip(count)
+
     def transmit_order(self) -> list[SendFlow]:
         """The flows with something to transmit: those of high priority first, the others in turns."""
         return self.send_flows.transmit_order()

@@ -12,6 +12,7 @@ from ..protocol.session import Overflow, Pace, Priority, Reliability
 from ..sync import Thresholds
 
 MAX_AGE_S = 1e6
+MAX_SKIPPED = 2**32  # of numbers at once
 
 
 def check_flow_name(flow: object) -> None:
@@ -37,6 +38,12 @@ def check_timeout(timeout: object) -> None:
 
 def _is_below_0(timeout: Real) -> bool:
     return isinstance(timeout, Integral) and timeout < 0
+
+
+def check_skip(count: object) -> None:
+    """How many sequence numbers to leave out."""
+    if type(count) is not int or not 1 <= count <= MAX_SKIPPED:
+        raise ConfigurationError(f"skip takes a whole number from 1 to {MAX_SKIPPED}, not {count!r}")
 
 
 def check_callable(name: str, value: object) -> None:
