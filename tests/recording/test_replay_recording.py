@@ -2,18 +2,15 @@
 
 import math
 import random
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import twinlink
 from tests.recording.recordings import pair, rows
-from twinlink.errors import ConfigurationError
 from twinlink.events import Gap
-from twinlink.recording import Playback, RecordingError, play
+from twinlink.recording import play
 from twinlink.testing import free_endpoint, patience, wait_until
 
 

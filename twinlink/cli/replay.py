@@ -107,7 +107,7 @@ def run(given: argparse.Namespace) -> int:
         log(_NAME, problem)
     if ended and not playback.messages:
         log(_NAME, _nothing(given, playback))
-    if not ended and given.loop is not None:
+    if not ended and given.loop is not None and playback.messages:
         log(_NAME, f"interrupted after {elapsed_s:.1f} s")
     _summarise(given, playback, lost, elapsed_s)
     done = (ended or given.loop is None) and playback.messages and not (lost or playback.problems)
@@ -132,7 +132,9 @@ class _Wait:
 
 def _plan(given: argparse.Namespace, playback: "Playback") -> str:
     seconds = (playback.end_ns - playback.begin_ns) / 1e9
-    pace = "flat out" if math.isinf(given.speed) else f"at {given.speed:g} times its pace"
+    pace = (
+        "flat out" if math.isinf(given.speed) else "as recorded" if given.speed == 1 else f"{given.speed:g} x as fast"
+    )
     text = f"replays {seconds:.3f} s of what was {' and '.join(playback.directions)} {pace}"
     if playback.others and given.direction is None:
         text += f" (--direction sent has {', '.join(playback.others[:5])}, which that side sent)"

@@ -28,7 +28,7 @@ from ..protocol.frames import (
     parse_ack_range,
 )
 from ..protocol.rangeset import RangeSet
-from ..protocol.send.loss import SKIPPED
+from ..protocol.session import SKIPPED
 
 SENT, RECEIVED = "sent", "received"
 MAX_STREAMS = 4096  # sessions on a flow; a peer that invents more of them must not take the memory

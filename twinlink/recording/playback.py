@@ -8,19 +8,25 @@ from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from ..errors import ConfigurationError, SendTimeout
+from ..protocol.session import Pace
+from ..runtime.sender import Sender
 from .account import RECEIVED, SENT
 from .message_order import Key, MessageOrder, Played
 from .series import SeriesFile, opened
 
-if TYPE_CHECKING:
-    from ..link import Link
-
 Direction = Literal["received", "sent", "both"]
 LOOK_S = 0.1  # how often `wait` is called, at least
 MAX_SKIPPED = 1_000_000  # numbers of a gap; what claims more is damaged
+
+
+class Sending(Protocol):
+    """What it needs of a `twinlink.Link`."""
+
+    def sender(self, flow: str, *, pace: Pace | None = None) -> Sender:
+        """The sending end of a flow."""
 
 
 class Playback:
@@ -139,7 +145,7 @@ class Playback:
 
     def run(
         self,
-        link: "Link",
+        link: Sending,
         *,
         speed: float = 1.0,
         loops: int | None = 1,
@@ -177,7 +183,7 @@ class Playback:
             pace.restart(self.end_ns - self.begin_ns)
         return True
 
-    def _send(self, link: "Link", item: Played, pace: "_Pace") -> bool:
+    def _send(self, link: Sending, item: Played, pace: "_Pace") -> bool:
         sender = link.sender(item.flow, pace="slowest")
         if item.skipped > MAX_SKIPPED:
             self._note(f"flow {item.flow}: {item.skipped} messages are missing at once, which is not shown as a gap")
@@ -232,7 +238,7 @@ class _Pace:
 
 def play(
     path: str | PathLike[str],
-    link: "Link",
+    link: Sending,
     *,
     speed: float = 1.0,
     flows: Sequence[str] = ("*",),
