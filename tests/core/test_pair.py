@@ -49,6 +49,31 @@ def test_everything_arrives_in_order_and_once(path: dict[str, float], seed: int)
         assert sender.stats()["repaired"] > 0
 
 
+@pytest.mark.parametrize("reliability", ["repair", "detect"])
+@pytest.mark.parametrize("path", [{}, {"loss": 0.1, "jitter_ns": 20 * MS}], ids=["clean", "lossy"])
+def test_numbers_that_are_skipped_are_a_gap(path: dict[str, float], reliability: str) -> None:
+    made = pair(**path)
+    got, sender = made.far.receive("flow"), made.near.sender("flow", reliability)
+    for number in range(COUNT):
+        if number % 50 == 10:
+            made.near.session.skip(sender.core, 3)
+        sender.send(bytes(100))
+        made.run(MS)
+    made.near.session.skip(sender.core, 2)
+    made.run(10_000 * MS)
+    skipped = [(first, first + 3) for first in range(10, COUNT + 24, 53)] + [(COUNT + 24, COUNT + 26)]
+    numbers = {number for first, end in skipped for number in range(first, end)}
+    missing = {number for gap in made.far.told(Gap) for number in range(gap.first, gap.end)}
+    assert numbers <= missing
+    assert made.near.told(Lost)
+    assert sender.stats()["sent"] == COUNT + 26
+    if reliability == "repair":
+        assert [message.sequence for message in got] == sorted({*range(COUNT + 26)} - numbers)
+        assert missing == numbers
+        assert [(lost.first, lost.end) for lost in made.near.told(Lost)] == skipped
+        assert (sender.stats()["acknowledged"], sender.stats()["lost"]) == (COUNT, 26)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_without_retransmission_every_loss_is_a_gap_and_every_message_is_accounted_for(seed: int) -> None:
     made = pair(seed, loss=0.1, jitter_ns=3 * MS, duplication=0.1)

@@ -62,16 +62,21 @@ def twin(endpoint: str, tmp_path: Path) -> Iterator[Path]:
     process.wait(patience())
 
 
+def logged(log: Path, event: str) -> int:
+    return log.read_text().count(f'"event": "{event}"') if log.exists() else 0
+
+
 def decisions(recorded: Path, endpoint: str, twin: Path, speed: float) -> list[bytes]:
     """What the twin sends while the recording is replayed."""
     sent: list[bytes] = []
-    before = twin.read_text().count('"interference-ended"') if twin.exists() else 0
+    ended, proposed = logged(twin, "interference-ended"), logged(twin, "proposed")
     with twinlink.open("zeromq", connect=endpoint, node="player") as link:
         link.receiver("control", handler=lambda message: sent.append(bytes(message.payload)))
         link.wait_ready(patience())
         play(recorded, link, speed=speed)
         link.sender("spectrum").flush(patience())
-        wait_until(lambda: twin.read_text().count('"interference-ended"') > before)
+        wait_until(lambda: logged(twin, "interference-ended") > ended)
+        wait_until(lambda: len(sent) == logged(twin, "proposed") - proposed)
     return sent
 
 
