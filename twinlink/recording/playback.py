@@ -67,6 +67,8 @@ class Playback:
             raise ConfigurationError(f"flows is a list, and direction received, sent or both, not {direction!r}")
         if not 0 <= start_s < (math.inf if end_s is None else end_s):
             raise ConfigurationError(f"the start, {start_s!r} s, must be before the end, {end_s!r} s, and not below 0")
+        if not paths:
+            raise ConfigurationError("there is no file to play")
         self.problems: list[str] = []
         self.passes = self.messages = self.octets = self.skipped = self.late = 0
         self.behind_s = self.most_behind_s = 0.0
