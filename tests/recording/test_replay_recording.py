@@ -132,7 +132,7 @@ def test_direction_and_flows(recorded: Path) -> None:
     assert len(messages(Playback(files(recorded), direction="both"))) == 310
     for wrong in ({"direction": "left"}, {"flows": "b"}, {"start_s": -1.0}, {"start_s": 2.0, "end_s": 1.0}):
         with pytest.raises(ConfigurationError):
-            Playback(files(recorded), **wrong)  # type: ignore[arg-type]
+            Playback(files(recorded), **wrong)
     with pytest.raises(ConfigurationError, match="ends after"):
         Playback(files(recorded), start_s=3600)
 
