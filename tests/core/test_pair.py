@@ -6,6 +6,7 @@ from tests.core.pair import MS, Pair, mute, pair
 from tests.core.sending import FlowSender
 from twinlink.events import Duplicate, Gap, Lost, PeerDown, PeerUp, Reordered, Restarted
 from twinlink.protocol.liveness import PEER_TIMEOUT_NS, TICK_NS
+from twinlink.protocol.session import Reliability
 
 COUNT = 400
 SIZES = (0, 100, 5000, 60_000, 200_000)
@@ -47,6 +48,31 @@ def test_everything_arrives_in_order_and_once(path: dict[str, float], seed: int)
     assert sender.stats()["acknowledged"] == COUNT
     if path.get("loss"):
         assert sender.stats()["repaired"] > 0
+
+
+@pytest.mark.parametrize("reliability", ["repair", "detect"])
+@pytest.mark.parametrize("path", [{}, {"loss": 0.1, "jitter_ns": 20 * MS}], ids=["clean", "lossy"])
+def test_numbers_that_are_skipped_are_a_gap(path: dict[str, float], reliability: Reliability) -> None:
+    made = pair(1, **path)
+    got, sender = made.far.receive("flow"), made.near.sender("flow", reliability)
+    for number in range(COUNT):
+        if number % 50 == 10:
+            made.near.session.skip(sender.core, 3)
+        sender.send(bytes(100))
+        made.run(MS)
+    made.near.session.skip(sender.core, 2)
+    made.run(10_000 * MS)
+    skipped = [(first, first + 3) for first in range(10, COUNT + 24, 53)] + [(COUNT + 24, COUNT + 26)]
+    numbers = {number for first, end in skipped for number in range(first, end)}
+    missing = {number for gap in made.far.told(Gap) for number in range(gap.first, gap.end)}  # type: ignore[attr-defined]
+    assert numbers <= missing
+    assert made.near.told(Lost)
+    assert sender.stats()["sent"] == COUNT + 26
+    if reliability == "repair":
+        assert [message.sequence for message in got] == sorted({*range(COUNT + 26)} - numbers)
+        assert missing == numbers
+        assert [(lost.first, lost.end) for lost in made.near.told(Lost)] == skipped  # type: ignore[attr-defined]
+        assert (sender.stats()["acknowledged"], sender.stats()["lost"]) == (COUNT, 26)
 
 
 @pytest.mark.parametrize("seed", range(4))

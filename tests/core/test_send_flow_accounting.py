@@ -97,6 +97,15 @@ class Sending(RuleBasedStateMachine):
         for _ in range(count):
             self.send(100)
 
+    @rule(count=st.integers(1, 5))
+    def skip(self, count: int) -> None:
+        first = self.core.queue.next_sequence
+        self.core.skip(count)
+        self.sizes += [0] * count
+        skipped = {(number, frozenset[int]()) for number in range(first, first + count)}
+        losses = self.core.losses.take_unreported(10**6)
+        assert {(number, epochs) for start, end, _, epochs in losses for number in range(start, end)} == skipped
+
     @rule(patient=st.booleans())
     def hand_over_some(self, patient: bool) -> None:
         if several := self.core.queue.next_frame(patient):

@@ -33,6 +33,7 @@ COMMANDS = {
     "top": "show a link's flows and peers, or what a program sends and receives, refreshed",
     "record": "record what a link sends and receives, and what is missing from that",
     "verify": "prove that a recording is complete, or name what is missing",
+    "replay": "send the messages of a recording into a link, with its pace and gaps",
     "bench": "measure throughput and round-trip time to a peer that runs pong",
     "key": "make the keys of this node, and say which peers it trusts",
     "completion": "print a script with which bash or zsh complete commands and options",
@@ -61,6 +62,7 @@ _ELSEWHERE = {
     "version": "--version",
 }
 _APP_COMMANDS = "twinlink.commands"  # entry points: name of a command -> its module
+_TABLES = {"replay": "replay-file"}  # of commands in the file: [replay] is that of the program twinlink-replay
 _PROGRAMS = "twinlink.programs"  # entry points: table of a program in the file -> the function that makes its parser
 
 
@@ -131,7 +133,7 @@ def _run(arguments: list[str]) -> int:
         point = points[name]
     try:
         command = cast(_Command, point.load()) if point else _load(name)
-        given = options.parse(_parser(name, command), name, arguments[1:], all_keys)
+        given = options.parse(_parser(name, command), _TABLES.get(name, name), arguments[1:], all_keys)
         logging.basicConfig(format=f"twinlink {name}: %(message)s")  # of the library's warnings
         return command.run(given)
     except ModuleNotFoundError as error:
@@ -188,4 +190,5 @@ def program_parsers() -> dict[str, options.Parser]:
 
 def all_keys() -> Mapping[str, frozenset[str]]:
     """The keys of each table of the file: the options of every command and program that can be loaded here."""
-    return {name: options.keys(parser) for name, parser in {**command_parsers(), **program_parsers()}.items()}
+    commands = {_TABLES.get(name, name): parser for name, parser in command_parsers().items()}
+    return {name: options.keys(parser) for name, parser in {**commands, **program_parsers()}.items()}

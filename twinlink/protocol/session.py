@@ -37,16 +37,16 @@ from .send.feedback import FeedbackDispatcher
 from .send.flow import SendFlow
 from .send.flow_control import MAX_UNREPORTED_ACKS
 from .send.flows import SendFlows
-from .send.loss import NO_PEER, NOT_TAKEN
+from .send.loss import NO_PEER, NOT_TAKEN, SKIPPED
 from .send.options import FlowOptions, Overflow, Pace, Priority, Reliability
 from .send.record import Missing
 
 # What the driver of a session names beside it.
 __all__ = [
     "ACKS", "FULL", "MAX_FLOWS", "MAX_UNREPORTED_ACKS", "MESSAGES", "NOT_TAKEN", "NO_PEER", "OFFER", "QUEUED",
-    "SEARCH_INTERVAL_NS", "TICK_NS", "TRANSMIT", "TRANSMIT_BUNDLE", "TRANSMIT_QUEUE", "UNSENT", "Delivery",
-    "FlowOptions", "Missing", "Overflow", "Pace", "Peer", "PeerState", "PeerStream", "Priority", "ProbeResult",
-    "ReceiveFlow", "Reliability", "SendFlow", "Sent", "Session", "rtt_stats",
+    "SEARCH_INTERVAL_NS", "SKIPPED", "TICK_NS", "TRANSMIT", "TRANSMIT_BUNDLE", "TRANSMIT_QUEUE", "UNSENT",
+    "Delivery", "FlowOptions", "Missing", "Overflow", "Pace", "Peer", "PeerState", "PeerStream", "Priority",
+    "ProbeResult", "ReceiveFlow", "Reliability", "SendFlow", "Sent", "Session", "rtt_stats",
 ]  # fmt: skip
 
 FLOW_TICK_NS = 200_000_000
@@ -376,6 +376,11 @@ class Session(Context):
         if queue.next_sequence % BUNDLE_CHECK_MESSAGES == 1 and queue.bundle_is_ready(size, mono_ns):
             return TRANSMIT_BUNDLE
         return UNSENT
+
+    def skip(self, flow: SendFlow, count: int) -> None:
+        """The next so many numbers of a flow are of no message.  The caller has the queues transmitted."""
+        self.send_flows.wake(flow)
+        flow.skip(count)
 
     def transmit_order(self) -> list[SendFlow]:
         """The flows with something to transmit: those of high priority first, the others in turns."""

@@ -9,6 +9,7 @@ class RecordingMissing(TwinlinkError, ImportError):
 
 try:
     from .options import RecorderOptions
+    from .playback import Playback, play
     from .reader import RecordingError
     from .recorder import Recorder
     from .verify import Report, repair, verify
@@ -17,4 +18,7 @@ except ModuleNotFoundError as error:
         f"{error.name}, which recordings need, is not installed: pip install 'twinlink[recording]'"
     ) from error
 
-__all__ = ["Recorder", "RecorderOptions", "RecordingError", "RecordingMissing", "Report", "repair", "verify"]
+__all__ = [
+    "Playback", "Recorder", "RecorderOptions", "RecordingError", "RecordingMissing", "Report", "play", "repair",
+    "verify",
+]  # fmt: skip

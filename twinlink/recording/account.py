@@ -25,6 +25,7 @@ from ..protocol.frames import (
     parse_ack_range,
 )
 from ..protocol.rangeset import RangeSet
+from ..protocol.session import SKIPPED
 from ..protocol.wire import RECEIVED, SENT, Wire, flow_of
 from ..runtime.capture import MAX_STREAMS
 
@@ -47,7 +48,7 @@ class Stream:
         written: in the file.
         pending: in the open chunk.
         left_out: by the recorder, by reason.
-        abandoned: the sender has said that these will not come.
+        abandoned: the sender has said that these will not come; of this side, it has skipped them.
         given_up: this side has reported that these did not come (`Gap`).
         lost: the events `Lost` of what this side sent.
         acked, rejected: by the peer's epoch.
@@ -94,10 +95,10 @@ class Stream:
 
     def missing_by_side(self) -> dict[str, RangeSet]:
         """`missing`, by the side that lost it; ``open``: it may have been on its way when the file ended."""
-        if self.direction == SENT:
-            return {"recorder": self.missing()}
         left = self.missing()
         sender = _take(left, self.abandoned)
+        if self.direction == SENT:
+            return {"sender": sender, "recorder": left}
         path = _take(left, self.given_up)
         return {"sender": sender, "path": path, "open": left}
 
@@ -252,7 +253,11 @@ class Account:
         if kind == "PeerUp" and len(self.nodes) < MAX_STREAMS:
             self.nodes[int(event["epoch"], 16)] = event["node"]
         elif kind == "Lost" and (stream := self.streams.get((SENT, str(flow), self.epoch))) is not None:
-            stream.lost.append({key: event[key] for key in ("first", "end", "reason", "peers")})
+            if event["reason"] == SKIPPED:
+                stream.abandoned.add(event["first"], event["end"])
+                stream.extend(event["first"], event["end"])
+            else:
+                stream.lost.append({key: event[key] for key in ("first", "end", "reason", "peers")})
         elif kind in ("Gap", "Reordered"):
             stream = self.streams.get((RECEIVED, str(flow), int(event["epoch"], 16)))
             if stream is not None and kind == "Gap":

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, Footer, Header, Metadata, MetadataIndex
+from mcap.records import Channel, ChunkIndex, Footer, Header, Metadata, MetadataIndex
 
 from ..errors import TwinlinkError
 from .mcap_file import CHUNK, INDEX, MAGIC, MANIFEST, MESSAGE
@@ -51,6 +51,14 @@ class ChunkRecord:
     octets: int
     sha256: str
     data: memoryview
+
+
+class ChunkPlace(NamedTuple):
+    """Where a chunk begins, and the first and last log time in it."""
+
+    offset: int
+    start_ns: int
+    end_ns: int
 
 
 class RecordingFile:
@@ -95,24 +103,45 @@ class RecordingFile:
     def manifest(self) -> tuple[dict[str, Any], int] | None:
         """The manifest and where its record begins; None: there is none, or it is damaged."""
         try:
-            content = self._octets(self.size - FOOTER_OCTETS, FOOTER_OCTETS)
-            opcode, length = HEAD.unpack_from(content)
-            if opcode != Opcode.FOOTER or length != 20 or content[-len(MAGIC) :] != MAGIC:
-                return None
-            footer = Footer.read(_stream(content[HEAD.size :]))
-            return self._manifest(footer.summary_start)
+            for opcode, content in self._summary():
+                if opcode == Opcode.METADATA_INDEX:
+                    index = MetadataIndex.read(_stream(content))
+                    if index.name == MANIFEST:
+                        return self.manifest_at(index.offset), index.offset
         except (Damaged, McapError, struct.error, ValueError, RecursionError):
-            return None
-
-    def _manifest(self, at: int) -> tuple[dict[str, Any], int] | None:
-        while at < self.size - FOOTER_OCTETS:
-            opcode, content = self._record(at)
-            at += HEAD.size + len(content)
-            if opcode == Opcode.METADATA_INDEX:
-                index = MetadataIndex.read(_stream(content))
-                if index.name == MANIFEST:
-                    return self.manifest_at(index.offset), index.offset
+            pass
         return None
+
+    def _summary(self) -> Iterator[tuple[int, bytes]]:
+        """Opcode and content of each record of the summary; none where there is no footer.  Raises Damaged."""
+        content = self._octets(self.size - FOOTER_OCTETS, FOOTER_OCTETS)
+        if len(content) < FOOTER_OCTETS or HEAD.unpack_from(content) != (Opcode.FOOTER, 20):
+            return
+        if content[-len(MAGIC) :] != MAGIC:
+            return
+        at = Footer.read(_stream(content[HEAD.size :])).summary_start
+        while at < self.size - FOOTER_OCTETS:
+            opcode, record = self._record(at)
+            yield opcode, record
+            at += HEAD.size + len(record)
+
+    def chunk_places(self) -> tuple[list[ChunkPlace], str | None]:
+        """Where the chunks are: by the index, else by the head of each; and why there is no index, if so."""
+        try:
+            if summary := list(self._summary()):
+                records = [ChunkIndex.read(_stream(one)) for opcode, one in summary if opcode == Opcode.CHUNK_INDEX]
+                of = [(one.chunk_start_offset, one.message_start_time, one.message_end_time) for one in records]
+                return [ChunkPlace(*one) for one in of], None
+        except (Damaged, McapError, struct.error, ValueError, RecursionError):
+            pass
+        places, at = list[ChunkPlace](), self.first_record
+        while at < self.size and (record := self.kind_at(at)) is not None:
+            opcode, following = record
+            if opcode == Opcode.CHUNK and following - at >= CHUNK.size:
+                _, _, start_ns, end_ns, *_ = CHUNK.unpack(self._octets(at, CHUNK.size))
+                places.append(ChunkPlace(at, start_ns, end_ns))
+            at = following
+        return places, f"octet {at} of {self.size}: the file was cut or is damaged there; it has no index"
 
     def manifest_at(self, offset: int) -> dict[str, Any]:
         """The manifest whose record begins there.  Raises Damaged, or ValueError where it is no JSON."""

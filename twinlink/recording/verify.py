@@ -210,7 +210,7 @@ def read(file: RecordingFile, report: Report) -> Iterator[Chunk | dict[str, Any]
     found = file.manifest()
     at = file.first_record
     manifest: dict[str, Any] | None = None
-    if found is not None and _is_manifest(found[0]):
+    if found is not None and is_manifest(found[0]):
         manifest, manifest_at = found
         if manifest["format"] != FORMAT:
             raise RecordingError(f"{file.path}: its format is {manifest['format']}, which this version does not read")
@@ -233,8 +233,8 @@ def read(file: RecordingFile, report: Report) -> Iterator[Chunk | dict[str, Any]
     }
 
 
-def _is_manifest(manifest: dict[str, Any]) -> bool:
-    """Whether it has what is read of it."""
+def is_manifest(manifest: dict[str, Any]) -> bool:
+    """Whether a manifest has what is read of it."""
     try:
         for chunk in manifest["chunks"]:
             if not all(type(chunk[key]) is int and chunk[key] >= 0 for key in ("offset", "octets", "messages")):
@@ -290,7 +290,7 @@ def _scanned(file: RecordingFile, at: int, content: _Content) -> Iterator[Chunk 
                 content.has_header = file.profile_at(at) == PROFILE
             elif opcode == Opcode.METADATA:
                 manifest = file.manifest_at(at)
-                if _is_manifest(manifest):
+                if is_manifest(manifest):
                     report.problems.append(f"behind octet {following}: the summary is damaged or missing")
                     yield manifest
                     return

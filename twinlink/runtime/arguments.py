@@ -12,6 +12,7 @@ from ..protocol.session import Overflow, Pace, Priority, Reliability
 from ..sync import Thresholds
 
 MAX_AGE_S = 1e6
+MAX_SKIPPED = 2**32  # of numbers at once
 
 
 def check_flow_name(flow: object) -> None:
@@ -43,6 +44,12 @@ def check_octets(name: str, value: object) -> None:
     """A number of octets above 0."""
     if type(value) is not int or value <= 0:
         raise ConfigurationError(f"{name} must be a whole number of octets above 0, not {value!r}")
+
+
+def check_skip(count: object) -> None:
+    """How many sequence numbers to leave out."""
+    if type(count) is not int or not 1 <= count <= MAX_SKIPPED:
+        raise ConfigurationError(f"skip takes a whole number from 1 to {MAX_SKIPPED}, not {count!r}")
 
 
 def check_callable(name: str, value: object) -> None:

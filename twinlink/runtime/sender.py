@@ -23,7 +23,7 @@ from ..protocol.session import (
 )
 from ..stats import SenderStats
 from ..transports import Transport
-from .arguments import check_timeout
+from .arguments import check_skip, check_timeout
 from .link_state import LinkState
 from .payload import Payload, octets_of
 from .transmitter import Transmitter
@@ -151,6 +151,25 @@ class Sender:
                         return sequence
             deadline = deadline or time.monotonic() + link.send_timeout - min(link.send_timeout * 0.3, WAKE_UP_S)
             self._wait_for_room(size, deadline)
+
+    def skip(self, count: int) -> None:
+        """Leave out the next ``count`` sequence numbers: receivers get a `Gap`, as where so many messages are lost.
+
+        For what passes on messages of another source, some of which are missing, such as a replay.  They count as
+        ``lost``, `Lost` says so, and `flush` does not wait for them.
+
+        Raises:
+            LinkClosed: the link was closed.
+            ConfigurationError: ``count`` is no whole number from 1 to 2**32.
+        """
+        check_skip(count)
+        link = self._link
+        with self._transmitter.order_lock:
+            if link.closing:
+                raise LinkClosed(f"the link to {link.endpoint} {link.closed_because}")
+            with self._lock:
+                self._session.skip(self._flow, count)
+        link.wake_transmit()
 
     def send_array(self, array: "Array") -> int:
         """Send a numpy array with its dtype and shape, which `Message.array` of the receiver gives back.

@@ -119,6 +119,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             partial(ledger.send, control) if ledger else control.send,
             sync,
             recording,
+            node=link.node,
             session=f"{link.epoch:016x}"[:8],
             validity_ms=given.validity_ms,
             protected=given.protect_prbs or frozenset(),

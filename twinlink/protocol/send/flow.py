@@ -120,6 +120,16 @@ class SendFlow(SendRecord):
             return False
         return queue.enqueue(size, now_mono_ns)
 
+    def skip(self, count: int) -> None:
+        """The next ``count`` numbers are of no message, which is announced to the peers: a gap."""
+        queue, first = self.queue, self.queue.next_sequence
+        end = queue.next_sequence = first + count
+        self.losses.add_skipped(first, end)
+        if self.receivers.all:
+            queue.abandon(AbandonReason.DROPPED, first, end)
+        else:
+            queue.next_to_send = end
+
     def _send_to_some(self, sequence: int, frame: bytes, size: int, now_mono_ns: int) -> bool:
         """Take in a message that not all peers take: for the others it is lost."""
         refusing, queue = self.receivers.refusing(size), self.queue

@@ -20,6 +20,7 @@ REASONS = {
 
 NO_PEER = "no peer was up"
 NOT_ACKED = "it was not acknowledged within two seconds, and the flow does not repair"
+SKIPPED = "its sender had no message with this number"
 NOT_TAKEN = "the peer's application takes nothing on this flow, or nothing so long"
 
 
@@ -69,6 +70,11 @@ class LossLedger:
         if len(self._unflushed_for) > MAX_GROUPS:  # a reason may name a peer
             del self._unflushed_for[next(iter(self._unflushed_for))]
         # last: what Ctrl-C leaves uncounted is added again, see `SendFlow.recover_after_interrupt`
+        self.count += end - first
+
+    def add_skipped(self, first: int, end: int) -> None:
+        """These have never been messages: they count as lost, and no flush names what its caller has skipped."""
+        self.add(first, end, SKIPPED, counted=True)
         self.count += end - first
 
     def on_late_ack(self, sequence: int, epoch: int) -> bool:

@@ -25,6 +25,7 @@ from ..detection.noise_floor import NoiseFloor
 from .authentication import Authentication
 from .controller import Change, Controller
 from .free_ranges import FreeRanges
+from .recorded_time import RecordedTime, is_replayed, session_of
 from .recording import Recording
 from .source_selection import Carrier, SourceSelection
 
@@ -39,7 +40,7 @@ class Twin:
         send: sends a decision on the link; raises TwinlinkError.
         sync: of the records' flow.
         recording: receives records and answers; None to record nothing.
-        session: of this side of the link, for the ids of blocks.
+        node, session: of this side of the link, for the ids of blocks.
         validity_ms, protected, control: as of `Controller`.
         count: number of records after which to stop, or None.
         authentication: signs decisions and checks results; None: neither.
@@ -63,6 +64,7 @@ class Twin:
         sync: twinlink.Sync,
         recording: Recording | None,
         *,
+        node: str,
         session: str,
         validity_ms: int,
         protected: frozenset[int],
@@ -83,7 +85,8 @@ class Twin:
         self.done = threading.Event()
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
         self._authentication = authentication or Authentication()
-        self._settings = (session, validity_ms, protected, control)
+        self._node, self._session = node, session
+        self._settings = validity_ms, protected, control
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
         self._count = count
         self._source_selection = SourceSelection()
@@ -92,6 +95,8 @@ class Twin:
         self._detector: Detector | None = None
         self._floor: NoiseFloor | None = None  # of records of power
         self._controller: Controller | None = None
+        self._followed: int | None = None  # the session of the last record
+        self._recorded_time: RecordedTime | None = None  # of a replay
         # Keeps decisions in order: results and changes of sync arrive on the link's thread.
         self._lock = threading.Lock()
         self._analysis = threading.Lock()  # held by the flowgraph's thread in `add`, and by `finish`
@@ -107,22 +112,26 @@ class Twin:
         with self._analysis:
             if self._count is not None:
                 records = records[: self._count - self.records]
-            for start in range(0, len(records), BATCH):
+            start = 0
+            while start < len(records):
                 if self._finishing:
                     self.left_out += len(records) - start
                     return
                 self.last_ns = time.monotonic_ns()
-                self._analyse(records[start : start + BATCH])
+                # What the detector says of records depends on how many it gets at once.
+                end = start + (1 if is_replayed(records[start]) else BATCH)
+                self._analyse(records[start:end])
+                start = end
             if self._count is not None and self.records >= self._count:
                 self.done.set()
 
     def _analyse(self, records: list[Record]) -> None:
-        if self._detector is None:
-            self._begin(records[0])
-        assert self._detector
         ours = self._select(records)
         if not ours:
             return
+        if ours[-1].epoch != self._followed:
+            self._follow(ours[-1])
+        assert self._detector
         if ours[0].power is not None:
             self._take_power(ours)
             return
@@ -136,7 +145,7 @@ class Twin:
             interfered = interfered | (is_loud(features.power, self._detector.floor) & free)
         analysed_ns = time.time_ns()
         for k in range(len(ours)):
-            self._decide(self.records + k, interfered[k], ours[k].sent_ns)
+            self._decide(self.records + k, interfered[k], ours[k])
         if self._recording:
             self._recording.add(ours, features.power, interfered, analysed_ns, free)
             self._recording.add_smoothed(smoothed)
@@ -158,7 +167,7 @@ class Twin:
         interfered = np.zeros(power.shape, np.bool_) if free is None else loud & free
         analysed_ns = time.time_ns()
         for k, record in enumerate(records):
-            self._decide(self.records + k, interfered[k], record.sent_ns)
+            self._decide(self.records + k, interfered[k], record)
         if self._recording:
             self._recording.add(records, power, interfered, analysed_ns, free)
             self._recording.add_smoothed([Smoothed(self.records, interfered, loud)])
@@ -172,11 +181,23 @@ class Twin:
         nothing = np.zeros(records[0].n_prbs, np.bool_)
         return np.stack([nothing if free is None else free for free in known])
 
-    def _begin(self, record: Record) -> None:
+    def _follow(self, record: Record) -> None:
+        """Another session is followed: a replay is analysed as if it were the first, and what follows it, too."""
+        self._followed, replayed = record.epoch, is_replayed(record)
+        if self._detector and not (replayed or self._recorded_time):
+            return
+        if self._recording and self._detector:
+            self._recording.add_smoothed(self._detector.finish())
         # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
         self._detector = Detector(record.n_prbs)
         self._floor = NoiseFloor(record.n_prbs)
-        self._controller = Controller(record.n_prbs, *self._settings, first_prb=record.first_prb)
+        session = session_of(self._node, record) if replayed else self._session
+        with self._lock:
+            self._recorded_time = RecordedTime(self._sync.thresholds) if replayed else None
+            self._controller = Controller(record.n_prbs, session, *self._settings, first_prb=record.first_prb)
+        if replayed:
+            text = "the records are a replay: they are analysed one by one, and decided on by the time in them"
+            self._journal.event("replay", text, observed_ns=record.observed_ns, session=session)
         self._journal.event(
             "first-record",
             f"first record: {Carrier.of(record)}",
@@ -221,17 +242,37 @@ class Twin:
             )
         self._journal.event("foreign", text, node=node or None, epoch=record.epoch, **carrier._asdict())
 
-    def _decide(self, index: int, interfered: NDArray[np.bool_], sent_ns: int) -> None:
+    def _decide(self, index: int, interfered: NDArray[np.bool_], record: Record) -> None:
         assert self._controller
-        now_ns = time.time_ns()
-        old = now_ns - sent_ns > self._sync.thresholds.out_after * 1e9  # part of a backlog, newer records follow
         with self._lock:
-            in_sync = self._sync.state is State.IN_SYNC and not old
-            for item in self._controller.observe(interfered, now_ns, time.monotonic_ns(), in_sync):
+            if self._recorded_time:
+                now_ns, monotonic_ns, in_sync = self._recorded_now(self._recorded_time, record)
+            else:
+                now_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
+                old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
+                in_sync = self._sync.state is State.IN_SYNC and not old
+            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync):
                 if isinstance(item, Change):
                     self._report_change(item, index)
                 else:
                     self._propose(item)
+
+    def _recorded_now(self, recorded: RecordedTime, record: Record) -> tuple[int, int, bool]:
+        """Unix time and monotonic time of a record that is replayed, and whether the twin was in sync.
+
+        What `_sync_changed` does live is done here.
+        """
+        recorded.take(record)
+        if recorded.lapsed_ns:
+            self._withdraw(*recorded.lapsed_ns)
+        if not recorded.in_sync:
+            self._withdraw(recorded.wall_ns, recorded.monotonic_ns)
+        return recorded.wall_ns, recorded.monotonic_ns, recorded.in_sync
+
+    def _withdraw(self, wall_ns: int, monotonic_ns: int) -> None:
+        """The caller holds the lock."""
+        if self._controller and (block := self._controller.withdraw(wall_ns, monotonic_ns)):
+            self._propose(block)
 
     def _report_change(self, change: Change, index: int) -> None:
         if change.prbs:
@@ -351,8 +392,8 @@ class Twin:
             return
         self.out_of_sync += 1
         with self._lock:
-            if self._controller and (block := self._controller.withdraw(time.time_ns(), time.monotonic_ns())):
-                self._propose(block)
+            if self._recorded_time is None:
+                self._withdraw(time.time_ns(), time.monotonic_ns())
 
     def finish(self) -> None:
         """Smooth the buffered records, and write the files, once the batch at hand is analysed; no other one is."""

@@ -1,0 +1,118 @@
+"""A replay into ``twinlink-replay``: the same decisions, octet for octet, at every pace."""
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from twinlink_replay.blocks.observer import Record
+from twinlink_replay.twin.recorded_time import RecordedTime, is_replayed, session_of
+
+import twinlink
+from tests.recording.recordings import pair
+from tests.replay.uplink_scenes import Interferer, Scene, hear
+from twinlink.control import PrbBlock
+from twinlink.recording import play
+from twinlink.spectrum import Spectrum
+from twinlink.sync import Thresholds
+from twinlink.testing import free_endpoint, patience, wait_until
+
+MS, S = 1_000_000, 1_000_000_000
+BEGAN_NS = 1_700_000_000 * S
+RECORDS, SILENT_AT, GAP_AT = 400, 200, 250
+HEARD = hear(Scene(n_prbs=51, n_records=RECORDS, interferers=(Interferer(100, 350, 30, 36, 20),)), 31)
+
+
+def observed_ns(record: int) -> int:
+    """A record every 10 ms, and a silence of three seconds."""
+    return BEGAN_NS + record * 10 * MS + (3 * S if record >= SILENT_AT else 0)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a twin has received: records at another pace than they were observed at, and 40 are missing."""
+    path = tmp_path_factory.mktemp("recorded") / "run.mcap"
+    with pair("zeromq", free_endpoint()) as (twin, gnb):
+        arrived: list[int] = []
+        twin.receiver("spectrum", handler=lambda message: arrived.append(message.sequence))
+        with twin.record(path):
+            sender = gnb.sender("spectrum")
+            for number, samples in enumerate(HEARD.samples):
+                if number == GAP_AT:
+                    sender.skip(40)
+                sender.send(Spectrum(samples, 51, 30_000, 3.6192e9, observed_ns(number)).encode())
+                time.sleep(0.005)
+            sender.flush(patience())
+            wait_until(lambda: len(arrived) == RECORDS)
+    return path
+
+
+@pytest.fixture
+def twin(endpoint: str, tmp_path: Path) -> Iterator[Path]:
+    """A twin that listens; its log."""
+    log = tmp_path / "replay.jsonl"
+    command = [sys.executable, "-m", "twinlink_replay", "--listen", endpoint, "--log", str(log)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    yield log
+    process.terminate()
+    process.wait(patience())
+
+
+def logged(log: Path, event: str) -> int:
+    return log.read_text().count(f'"event": "{event}"') if log.exists() else 0
+
+
+def decisions(recorded: Path, endpoint: str, twin: Path, speed: float) -> list[bytes]:
+    """What the twin sends while the recording is replayed."""
+    sent: list[bytes] = []
+    ended, proposed = logged(twin, "interference-ended"), logged(twin, "proposed")
+    with twinlink.open("zeromq", connect=endpoint, node="player") as link:
+        link.receiver("control", handler=lambda message: sent.append(bytes(message.payload)))
+        link.wait_ready(patience())
+        play(recorded, link, speed=speed)
+        link.sender("spectrum").flush(patience())
+        wait_until(lambda: logged(twin, "interference-ended") > ended)
+        wait_until(lambda: len(sent) == logged(twin, "proposed") - proposed)
+    return sent
+
+
+def test_a_replay_has_the_same_decisions_at_every_pace(recorded: Path, endpoint: str, twin: Path) -> None:
+    first, *others = (decisions(recorded, endpoint, twin, speed) for speed in (1, 4, math.inf))
+    assert others == [first, first]
+    blocks = [PrbBlock.decode(payload) for payload in first]
+    assert {block.reason for block in blocks} == {"interference", "the twin is out of sync"}
+    assert blocks[0].issued_ns in {observed_ns(number) for number in range(100, 110)}
+    silent = observed_ns(SILENT_AT - 1)
+    assert silent + 2 * S in [block.issued_ns for block in blocks if "sync" in block.reason]
+    assert observed_ns(GAP_AT) in [block.issued_ns for block in blocks if "sync" in block.reason]
+
+
+def record(observed: int, sequence: int, sent: int | None = None) -> Record:
+    samples = np.zeros((12, 2), np.int16)
+    return Record(samples, sequence, 1, observed, observed + MS if sent is None else sent, 0, -1, 30_000, 3.6e9)
+
+
+def test_what_was_sent_long_after_it_was_observed_is_replayed() -> None:
+    assert not is_replayed(record(BEGAN_NS, 0, BEGAN_NS + 500 * MS))
+    assert is_replayed(record(BEGAN_NS, 0, BEGAN_NS + 5 * S))
+    assert not is_replayed(record(BEGAN_NS, 0, BEGAN_NS - 5 * S))
+    assert session_of("twin-1", record(BEGAN_NS, 0)) == session_of("twin-1", record(BEGAN_NS, 7))
+    assert session_of("twin-1", record(BEGAN_NS, 0)) != session_of("twin-2", record(BEGAN_NS, 0))
+
+
+def test_recorded_time_goes_on_where_the_recording_begins_anew() -> None:
+    recorded = RecordedTime(Thresholds())
+    for number in range(100):
+        recorded.take(record(BEGAN_NS + number * 10 * MS, number))
+    assert recorded.monotonic_ns == recorded.wall_ns == BEGAN_NS + 990 * MS
+    recorded.take(record(BEGAN_NS + 900 * MS, 100))  # a step of the clock
+    assert recorded.monotonic_ns == BEGAN_NS + 990 * MS
+    recorded.take(record(BEGAN_NS - 9 * S, 101))
+    recorded.take(record(BEGAN_NS - 9 * S + 10 * MS, 102))
+    assert (recorded.wall_ns, recorded.monotonic_ns) == (BEGAN_NS - 9 * S + 10 * MS, BEGAN_NS + S)
+    assert recorded.in_sync
+    assert recorded.lapsed_ns is None
