@@ -88,7 +88,7 @@ class Recorder:
         self._closing, self._close_lock, self._wake = False, threading.Lock(), threading.Event()
         name = f"twinlink-{configuration['node']}-record"
         self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._closing)
-        for flow, epoch, following, missing in driver.set_tap(self._capture):
+        for flow, epoch, following, missing in driver.add_tap(self._capture):
             if following >= 0 and self._account.wants(flow):
                 direction = SENT if epoch == driver.session.epoch else RECEIVED
                 stream = self._account.stream(direction, flow, epoch, following)
@@ -103,7 +103,7 @@ class Recorder:
         """Write what is queued and the manifest.  A second call does nothing.  What fails is logged: `problem`."""
         with DeferSignals(), self._close_lock:
             if not self._closing:
-                self._driver.set_tap(None)
+                self._driver.remove_tap(self._capture)
                 self._capture.tell_left_out()
                 self._closing = True
                 self._wake.set()

@@ -81,6 +81,7 @@ class SessionDriver:
         self._receive = session.receive if transport.identity is None else self._receive_authenticated
         self._acks_due, self._outbox = session.acks_due, session.outbox
         self._deliveries = session.deliveries
+        self._taps: list[Tap] = []
         self.new_locks()
 
     def new_locks(self) -> None:
@@ -227,17 +228,27 @@ class SessionDriver:
 
     # For any thread
 
-    def set_tap(self, tap: Tap | None) -> list[Position]:
-        """Show a tap what the session takes in and sends from now on, None: no more; returns where its flows stand."""
-        session = self.session
+    def add_tap(self, tap: Tap) -> list[Position]:
+        """Show a tap what the session takes in and sends from now on; returns where its flows stand."""
         with DeferSignals(), self.lock:
-            for name in TAPPED:  # these hide the methods, so that a message's path is as ever while there is no tap
-                vars(session).pop(name, None)
-            if tap is not None:
-                vars(session).update(tapped(session, tap))
-            if self._transport.identity is None:
-                self._receive = session.receive
-            return [Position(*position) for position in session.positions()]
+            self._taps.append(tap)
+            self._wrap_session()
+            return [Position(*position) for position in self.session.positions()]
+
+    def remove_tap(self, tap: Tap) -> None:
+        """Show a tap nothing more."""
+        with DeferSignals(), self.lock:
+            self._taps.remove(tap)
+            self._wrap_session()
+
+    def _wrap_session(self) -> None:
+        session = self.session
+        for name in TAPPED:  # these hide the methods, so that a message's path is as ever while there is no tap
+            vars(session).pop(name, None)
+        for tap in self._taps:
+            vars(session).update(tapped(session, tap))
+        if self._transport.identity is None:
+            self._receive = session.receive
 
     def _tell_events(self) -> None:
         self.session.has_new_events = False

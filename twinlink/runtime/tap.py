@@ -1,4 +1,4 @@
-"""Shows a recorder what a session takes in and sends; while there is none, nothing of it is on a message's path."""
+"""Shows recorders and views what a session takes in and sends; without any, nothing of it is on a message's path."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
