@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from twinlink_ran_emulator import make_recording
 
-from twinlink.appkit import ledger, outputs
+from twinlink.appkit import outputs
 from twinlink.appkit.journal import Journal
-from twinlink.errors import ConfigurationError
 from twinlink.testing import patience
 
 LINK = ("--connect", "tcp/127.0.0.1:1")
@@ -34,8 +33,8 @@ def earlier(tmp_path: Path) -> Path:
     [
         ("twinlink_replay", "--out", "rebuilt.sigmf-data", True),
         ("twinlink_replay", "--out", "observations.npz", True),
-        ("twinlink_replay", "--records", "spectrum.received.csv.gz", True),
-        ("twinlink_exporter", "--records", "spectrum.sent.csv.gz", True),
+        ("twinlink_replay", "--record", "replay.mcap", False),
+        ("twinlink_exporter", "--record", "exporter.mcap", False),
         ("twinlink_exporter", "--summary", "summary.json", False),
         ("twinlink_ran_emulator", "--heard", "heard.sigmf-data", True),
     ],
@@ -90,14 +89,6 @@ def test_what_holds_nothing_is_not_refused(holds: bytes | None, tmp_path: Path) 
     if holds is not None:
         (tmp_path / "file").write_bytes(holds)
     outputs.refuse_existing("--out", [tmp_path / "file", tmp_path, Path(os.devnull)], overwrite=False)
-
-
-def test_the_files_of_a_ledger_are_those_that_it_writes(tmp_path: Path) -> None:
-    ledger.Ledger(("a", "b"), ("c",)).write(tmp_path)
-    written = ledger.files(tmp_path, ("a", "b"), ("c",))
-    assert sorted(tmp_path.iterdir()) == sorted(written)
-    with pytest.raises(ConfigurationError, match="--records"):
-        outputs.refuse_existing("--records", written, overwrite=False)
 
 
 @pytest.mark.parametrize("end", ["", '{"time_ns": 1, "ev'])

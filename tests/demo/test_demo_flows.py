@@ -11,7 +11,10 @@ from twinlink_demo import flows
 from twinlink_results import results
 from twinlink_results.run import Run
 
+import twinlink
+from tests.recording.recordings import pair
 from twinlink.appkit import records
+from twinlink.testing import patience, wait_until
 
 CONTENT: dict[str, Any] = {
     "started_ns": 1, "ended_ns": 2, "complete": False, "configuration": {"given": {}, "used": {}},
@@ -78,9 +81,37 @@ def test_what_does_not_fit_is_damage(tmp_path: Path) -> None:
         results.tabulate(tmp_path)
 
 
-def test_a_torn_record_is_none(tmp_path: Path) -> None:
-    records.write(tmp_path / "control.sent.csv.gz", sent(90, acknowledged=1))
-    whole = (tmp_path / "control.sent.csv.gz").read_bytes()
-    assert len(flows.read(tmp_path)["control", "sent"]) == 1
-    (tmp_path / "control.sent.csv.gz").write_bytes(whole[:-9])
-    assert flows.read(tmp_path) == {}
+def test_the_tables_are_those_of_the_recordings_that_are_there(tmp_path: Path) -> None:
+    def recording(part: str) -> Path:
+        return tmp_path / f"{part}.mcap"
+
+    acks: list[twinlink.Ack] = []
+    with (
+        pair("memory", "tcp/flows:1") as (twin, gnb),
+        gnb.record(recording("exporter")),
+        twin.record(recording("replay")),
+    ):
+        gnb.receiver("control", handler=lambda message: None)
+        twin.receiver("spectrum", handler=lambda message: None)
+        control = twin.sender("control", on_ack=acks.append)
+        gnb.sender("spectrum").send(b"power")
+        control.send(b"block")
+        control.flush(patience())
+        wait_until(lambda: acks)
+    found = flows.read(recording)
+    assert {key: len(found_table) for key, found_table in found.items()} == {
+        ("spectrum", "sent"): 1,
+        ("spectrum", "received"): 1,
+        ("control", "sent"): 1,
+        ("control", "received"): 1,
+        ("control-result", "sent"): 0,
+        ("control-result", "received"): 0,
+    }
+    (row,) = found["control", "sent"]
+    assert (row["octets"], row["acknowledged"], row["sent_ns"]) == (5, True, acks[0].sent_ns)
+    whole = recording("exporter").read_bytes()
+    recording("exporter").write_bytes(whole[:-9])  # its process was killed
+    assert len(flows.read(recording)["spectrum", "sent"]) == 1
+    recording("exporter").unlink()
+    assert ("spectrum", "sent") not in flows.read(recording)
+    assert len(flows.read(recording)["spectrum", "received"]) == 1

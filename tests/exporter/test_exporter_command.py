@@ -207,7 +207,7 @@ def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, mon
     assert (started["endpoint"], started["protected"], started["node"]) == (endpoint, [0, 1, 2, 3], "gnb-7")
 
 
-@pytest.mark.parametrize("option", ["--log", "--summary", "--records"])
+@pytest.mark.parametrize("option", ["--log", "--summary", "--record"])
 def test_what_cannot_be_written_is_said_at_the_start(start: Start, option: str) -> None:
     process = start(option, "/proc/none/there")
     _, said = process.communicate(timeout=patience())

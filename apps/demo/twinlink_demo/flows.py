@@ -1,15 +1,18 @@
 """The link's flows as cells of a run (docs/results-format.md)."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from twinlink_results.recorded import Recordings, table
 from twinlink_results.run import Run
 
 from twinlink.appkit import records
 from twinlink.appkit.records import Table
+from twinlink.recording import RecordingError
+from twinlink.recording.reader import RecordingFile
 
 FLOWS = {"spectrum": "rw-dt", "control": "dt-rw", "control-result": "rw-dt"}
 SENDERS = {"rw-dt": "exporter", "dt-rw": "replay"}
@@ -43,14 +46,25 @@ def cells(transports: Iterable[str]) -> list[dict[str, Any]]:
     ]
 
 
-def read(folder: Path) -> Tables:
-    """The tables in a folder of ledgers."""
-    found = {}
-    for flow in FLOWS:
-        for side in records.TABLES:
-            with suppress(ValueError):  # missing or truncated: its process was killed
-                found[flow, side] = records.read(records.file(folder, flow, side))
-    return found
+def read(recording: Callable[[str], Path]) -> Tables:
+    """The tables from the recordings of both sides; ``recording``: the path of that of a process.
+
+    One is missing, or has no end, where its process was killed.
+    """
+    paths = {}
+    for part in (*SENDERS.values(),):
+        with suppress(OSError, RecordingError), closing(RecordingFile(recording(part))):
+            paths[part] = recording(part)
+    try:
+        found = Recordings(paths.values())
+    except (OSError, RecordingError):  # nothing of one can be read
+        return {}
+    tables: dict[tuple[str, str], Table] = {}
+    for flow, direction in FLOWS.items():
+        sides = {"sent": SENDERS[direction], "received": SENDERS["dt-rw" if direction == "rw-dt" else "rw-dt"]}
+        streams = [stream for stream in found.streams.values() if stream.flow == flow]
+        tables |= {(flow, side): table(streams, side) for side, part in sides.items() if part in paths}
+    return tables
 
 
 def add(run: Run, transport: str, tables: Tables, wrong: tuple[str, str] | None) -> None:

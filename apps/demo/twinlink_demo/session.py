@@ -123,7 +123,7 @@ class Session:
                 self._play(private)
             finally:
                 self._end()
-                self.records = flows.read(private)
+                self.records = flows.read(self._folder.recording)
         finally:
             shutil.rmtree(private, ignore_errors=True)
 
@@ -134,7 +134,7 @@ class Session:
         grid = plan.recording.grid
         carrier = [f"--n-prbs={grid.n_prbs}", f"--scs-khz={grid.scs_hz / 1e3:.0f}", f"--centre-hz={grid.centre_hz}"]
         ends = [f"--count={plan.records}", f"--idle={IDLE_S}"]
-        link = ["--transport", plan.transport, f"--records={private}"]
+        link = ["--transport", plan.transport]
         of_twin, of_gnb = _identities(private) if plan.secure else ([], ["--insecure-control"])
 
         self._observer.phase("starting the twin's replay and the exporter")

@@ -18,7 +18,6 @@ import twinlink
 from twinlink.appkit import convert, linking, options, outputs, recorded_link, service, signing
 from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, log, writing
 from twinlink.appkit.journal import Journal
-from twinlink.appkit.ledger import Ledger, files
 from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
 from twinlink.prbs import format_prbs
@@ -110,16 +109,12 @@ def _plan(given: argparse.Namespace) -> list[str]:
         f"at the start: {'a block of before is cleared' if given.clear_at_start else 'nothing is cleared'}",
         *service.plan_of_http(given),
         *serving.plan(given.live),
-        *service.plan_of_files(
-            ("log", given.log), ("summary", given.summary), ("records/", given.records), ("record", given.record)
-        ),
+        *service.plan_of_files(("log", given.log), ("summary", given.summary), ("record", given.record)),
     ]
 
 
 def _check_outputs(given: argparse.Namespace) -> None:
     """Raises ConfigurationError if an earlier run's files would be replaced; OSError."""
-    if given.records:
-        outputs.refuse_existing("--records", files(given.records, _sends(given), RECEIVES), given.overwrite)
     if given.summary:
         outputs.refuse_existing("--summary", [given.summary], given.overwrite)
     recorded_link.check(given)
@@ -128,11 +123,8 @@ def _check_outputs(given: argparse.Namespace) -> None:
 def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limits: SyncLimits, journal: Journal) -> int:
     # Files written at the end are checked now, while another path can be chosen.
     _check_outputs(given)
-    if given.records:
-        given.records.mkdir(parents=True, exist_ok=True)
     if given.summary:
         given.summary.open("a").close()
-    ledger = Ledger(_sends(given), RECEIVES) if given.records else None
     reduction = reduction_of(given)
     with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
@@ -141,7 +133,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
             link, sockets, carrier, limits, journal,
             search=GenerationSearch.of(given.e3_generation, given.e3_encoding), reduction=reduction,
             sensing=given.sensing,
-            sync_limits=sync_limits, clear_at_start=given.clear_at_start, ledger=ledger,
+            sync_limits=sync_limits, clear_at_start=given.clear_at_start,
             authentication=Authentication(identity, link.epoch, given.insecure_control),
         )  # fmt: skip
         _on_signal(exporter.stop)
@@ -172,9 +164,6 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
             gc.collect()
             gc.freeze()
             exporter.run()
-    if ledger:  # before the link is closed, which waits for acks
-        with writing(given.records):
-            ledger.write(given.records)
     summary = exporter.summary()
     shown = ("indications", "exported", "without_twin", "undecodable")
     text = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in shown)
@@ -241,7 +230,6 @@ def make_parser() -> options.Parser:
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="counters as JSON, at the end")
-    parser.add_argument("--records", type=Path, metavar="DIR", help="what became of every message, at the end")
     recorded_link.add_option(parser)
     outputs.add_option(parser)
     service.add_options(parser)

@@ -8,7 +8,6 @@ E3 control <- `Controls` <- `DecisionCheck` <- flow control <== twin
 import time
 from collections import Counter
 from dataclasses import asdict
-from functools import partial
 from typing import Any, Literal
 
 import zmq
@@ -16,7 +15,6 @@ from twinlink_e3 import CONTROL_PRB_BLOCK, IndicationMessage, MalformedPdu, Mess
 
 import twinlink
 from twinlink.appkit.journal import Journal
-from twinlink.appkit.ledger import Ledger
 from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlockResult, Status
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
@@ -63,7 +61,6 @@ class Exporter:
         sensing: send what the MAC leaves free, too, on flow ``sensing``.
         sync_limits: when a twin is out of sync, by its acknowledgements.
         clear_at_start: begin with an empty block list, in case an earlier exporter left a block.
-        ledger: records every message of `SENDS` and `RECEIVES`.
         authentication: which decisions count; without it, none does.
 
     Attributes:
@@ -85,7 +82,6 @@ class Exporter:
         sensing: bool = False,
         sync_limits: SyncLimits | None = None,
         clear_at_start: bool = False,
-        ledger: Ledger | None = None,
         authentication: Authentication | None = None,
     ) -> None:
         self.counters = Counters()
@@ -108,14 +104,11 @@ class Exporter:
         self._dropped_told = 0
         # The newest observations matter, and blocking would make the E3 sockets drop some uncounted.
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
-        on_ack = ledger.acknowledged if ledger else None
-        self._results = link.sender(CONTROL_RESULT, on_ack=on_ack)  # none is dropped: each decision is answered
-        self._ledger = ledger
-        self._send = ledger.send if ledger else twinlink.Sender.send
-        ranges = link.sender(SENSING, on_ack=on_ack, overflow="drop-oldest") if sensing else None
+        self._results = link.sender(CONTROL_RESULT)  # none is dropped: each decision is answered
+        ranges = link.sender(SENSING, overflow="drop-oldest") if sensing else None
         self._observations = Observations(
             carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
-            partial(self._send, ranges) if ranges else None,
+            ranges.send if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
@@ -229,13 +222,11 @@ class Exporter:
 
     def _observe(self, payload: bytes) -> None:
         self._twins.sent.sending(time.monotonic_ns())
-        self._twins.sent.sent(self._send(self._spectrum, payload))
+        self._twins.sent.sent(self._spectrum.send(payload))
 
     def _acknowledged(self, ack: twinlink.Ack) -> None:
         """Handle an acknowledgement, on the link's thread."""
         self._twins.acknowledged(ack.epoch, ack.sequence, time.monotonic_ns() - ack.rtt_ns)
-        if self._ledger:
-            self._ledger.acknowledged(ack)
 
     # The session with the E3 agent
 
@@ -332,8 +323,6 @@ class Exporter:
 
     def _from_link(self, item: twinlink.Message | twinlink.Event) -> None:
         """Queue an item, on the link's thread."""
-        if self._ledger and isinstance(item, twinlink.Message):
-            self._ledger.received(item)
         self._inbox.put(item)
 
     def _take_from_link(self) -> None:
@@ -383,7 +372,7 @@ class Exporter:
 
     def _answer(self, result: PrbBlockResult) -> None:
         try:
-            self._send(self._results, self._authentication.sign(CONTROL_RESULT, result.encode()))
+            self._results.send(self._authentication.sign(CONTROL_RESULT, result.encode()))
         except twinlink.TwinlinkError as error:
             self._journal.complaint("not-sent", f"the result of block {result.id} was not sent: {error}")
 

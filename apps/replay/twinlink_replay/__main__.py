@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,8 @@ from twinlink_live import serving
 
 import twinlink
 from twinlink.appkit import convert, linking, options, outputs, recorded_link, service, signing
-from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log, writing
+from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log
 from twinlink.appkit.journal import Journal
-from twinlink.appkit.ledger import Ledger, files
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys
 from twinlink.prbs import format_prbs
@@ -79,9 +78,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
         f"end: {' or '.join([*ends, 'a signal'])}",
         *service.plan_of_http(given),
         *serving.plan(given.live),
-        *service.plan_of_files(
-            ("out/", given.out), ("log", given.log), ("records/", given.records), ("record", given.record)
-        ),
+        *service.plan_of_files(("out/", given.out), ("log", given.log), ("record", given.record)),
     ]
 
 
@@ -91,9 +88,6 @@ def _check_outputs(given: argparse.Namespace) -> None:
 
     if given.out:
         outputs.refuse_existing("--out", recording.existing(given.out), given.overwrite)
-    if given.records:
-        written = files(given.records, SENDS, (*RECEIVES, SENSING))
-        outputs.refuse_existing("--records", written, given.overwrite)
     recorded_link.check(given)
 
 
@@ -110,17 +104,14 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     if why := do_without_home():
         journal.event("no-home", f"GNU Radio keeps its settings in $TMP, or /tmp ({why})", reason=why)
     recording = Recording(given.out) if given.out else None
-    if given.records:
-        given.records.mkdir(parents=True, exist_ok=True)  # fails now, not at the end of the run
-    ledger = Ledger(SENDS, RECEIVES) if given.records else None
     with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
         # This policy never blocks; with "latest" some decisions would have no result.
-        control = link.sender("control", overflow="drop-oldest", on_ack=ledger.acknowledged if ledger else None)
+        control = link.sender("control", overflow="drop-oldest")
         twin = Twin(
             journal,
-            partial(ledger.send, control) if ledger else control.send,
+            control.send,
             sync,
             recording,
             node=link.node,
@@ -134,9 +125,9 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
-        link.receiver("control-result", handler=partial(_take, twin.result, ledger), max_payload=MAX_SIGNED_OCTETS)
-        link.receiver(SENSING, handler=partial(_take, twin.sensing, ledger))
-        with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, ledger.received if ledger else None) as flowgraph:
+        link.receiver("control-result", handler=twin.result, max_payload=MAX_SIGNED_OCTETS)
+        link.receiver(SENSING, handler=twin.sensing)
+        with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024) as flowgraph:
             pulse = Pulse()
             collectors = partial(_collectors, link, twin, sync, flowgraph)
             with (
@@ -152,9 +143,6 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         counted = flowgraph.source.stats()
     twin.finish()
     counted["waiting"] += twin.left_out
-    if ledger:  # after the link is closed, which waits for acks
-        with writing(given.records):
-            ledger.write(given.records)
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     _summarise(journal, twin, why, freshness, counted)
@@ -206,12 +194,6 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         sync=freshness,
         **counted,
     )
-
-
-def _take(handler: Callable[[twinlink.Message], None], ledger: Ledger | None, message: twinlink.Message) -> None:
-    if ledger:
-        ledger.received(message)
-    handler(message)
 
 
 def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgraph: "Flowgraph", pulse: Pulse) -> str:
@@ -278,7 +260,6 @@ def make_parser() -> options.Parser:
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write rebuilt.sigmf-{data,meta} and observations.npz")
     parser.add_argument("--log", type=Path, metavar="FILE", help="append events as JSON Lines")
-    parser.add_argument("--records", type=Path, metavar="DIR", help="write the fate of every message, at the end")
     recorded_link.add_option(parser)
     outputs.add_option(parser)
     desktop = parser.group("gnuradio-companion")

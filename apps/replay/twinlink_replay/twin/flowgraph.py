@@ -19,7 +19,7 @@ class Flowgraph:
     Args:
         link: an open link, which stays open.
         on_records: called with complete records, on the flowgraph's thread.
-        buffer_octets, on_message: as of `Source`.
+        buffer_octets: as of `Source`.
     """
 
     def __init__(
@@ -27,9 +27,8 @@ class Flowgraph:
         link: twinlink.Link,
         on_records: Callable[[list[Record]], None],
         buffer_octets: int,
-        on_message: Callable[[twinlink.Message], None] | None = None,
     ) -> None:
-        self.source = Source(link=link, buffer_octets=buffer_octets, on_message=on_message)
+        self.source = Source(link=link, buffer_octets=buffer_octets)
         self.observer = Observer(on_records)
         self._top = gr.top_block("twinlink-replay")
         self._top.connect(self.source, self.observer)
