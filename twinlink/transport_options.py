@@ -44,6 +44,7 @@ class TransportOptions(TypedDict, total=False):
     tls_certificate: str
     tls_private_key: str
     tls_trusted: str
+    token: str
     unread_octets: int
     unsent_octets: int
     user_timeout_ms: int

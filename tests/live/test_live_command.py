@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 import twinlink
 from tests.cli.running import Start
@@ -18,6 +21,7 @@ from twinlink.testing import free_endpoint, patience, wait_until
 SPECTRUM = Spectrum(np.full((24, 2), 1000, np.int16), 2, scs_hz=30_000, centre_hz=3.6e9, observed_ns=0)
 ROW_HEAD = struct.Struct(">IBBH")  # step, waterfall, state, octets
 DATA = 1
+MODULES = "page", "peer", "marks", "strip", "tables", "waterfall"
 URL = re.compile(r"\w+://[^\s\"'`]+")
 
 
@@ -49,17 +53,44 @@ def test_a_peer_of_the_page_gets_what_the_link_carries(start: Start, endpoint: s
             assert (waterfall["flow"], waterfall["node"], waterfall["prbs"]) == ("spectrum", "gnb", 2)
             assert (waterfall["low_hz"], waterfall["high_hz"]) == (3.6e9 - 360e3, 3.6e9 + 360e3)
             (flow,) = states[-1]["flows"]
-            assert (flow["flow"], flow["node"], flow["lost"]) == ("spectrum", "gnb", 0)
+            assert (flow["flow"], flow["nodes"], flow["lost"], flow["direction"]) == (
+                "spectrum",
+                ["gnb"],
+                0,
+                "received",
+            )
             assert json.dumps(states[-1])
         run.interrupt()
         assert run.code() == 0
 
 
-def test_the_page_is_of_this_host_alone(start: Start, endpoint: str) -> None:
-    run = start("live", endpoint, "--http", "0.0.0.0:8080")
-    assert run.code() == 3
-    assert "--http 0.0.0.0:8080" in run.err
-    assert "ssh -L 8080:127.0.0.1:8080" in run.err
+def test_beyond_loopback_the_address_has_a_token_that_everything_needs(start: Start, endpoint: str) -> None:
+    port = free_endpoint().rpartition(":")[2]
+    run = start("live", endpoint, "--http", f"0.0.0.0:{port}")
+    run.wait_for("open http://")
+    (token,) = re.findall(rf"open http://0\.0\.0\.0:{port}/([\w-]+)/ ", run.err)
+    assert len(token) >= 32
+    base = f"127.0.0.1:{port}"
+    for path in (f"/{token}/", f"/{token}/page.js"):
+        with urllib.request.urlopen(f"http://{base}{path}", timeout=patience()) as answer:
+            assert answer.status == 200
+    with connect(f"ws://{base}/{token}/?epoch=1", subprotocols=[Subprotocol("twinlink.1")], open_timeout=patience()):
+        pass
+    for wrong in (
+        "",
+        "/",
+        "/page.js",
+        f"/{token}",
+        f"/{token[:-1]}/",
+        f"/{token}x/",
+        f"//{token}/",
+        "/%00/",
+        f"/?{token}/",
+    ):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"http://{base}{wrong}", timeout=patience())
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"ws://{base}{wrong}?epoch=1", subprotocols=[Subprotocol("twinlink.1")], open_timeout=patience())
 
 
 def test_a_port_that_is_taken_is_said(start: Start, endpoint: str) -> None:
@@ -73,9 +104,9 @@ def test_a_port_that_is_taken_is_said(start: Start, endpoint: str) -> None:
 def test_it_loads_nothing_from_elsewhere(start: Start, endpoint: str) -> None:
     address = free_endpoint().removeprefix("tcp/")
     start("live", endpoint, "--http", address).wait_for("open http://")
-    for target in ("/", "/page.js", "/peer.js", "/waterfall.js", "/page.css", "/icon.svg"):
+    for target in ("/", "/page.css", "/icon.svg", *(f"/{name}.js" for name in MODULES)):
         with urllib.request.urlopen(f"http://{address}{target}", timeout=patience()) as answer:
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
-            assert set(URL.findall(answer.read().decode())) <= {"http://www.w3.org/2000/svg", "ws://${location.host}"}
+            assert set(URL.findall(answer.read().decode())) <= {"http://www.w3.org/2000/svg", "ws://${place}"}
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"http://{address}/../view.py", timeout=patience())

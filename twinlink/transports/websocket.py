@@ -65,7 +65,7 @@ class WebsocketTransport(Transport):
         if options.proxy:
             self.via = websocket_proxy.parse(options.proxy)[1]
         self.scouts = self.via is None  # a proxy that answers proves nothing about the listener
-        self.admits_only_trusted = listening and bool(options.tls_trusted)
+        self.admits_only_trusted = listening and bool(options.tls_trusted or options.token)
         # A browser lets any page connect anywhere, and says from where the page is (RFC 6455 section 10.2); other
         # programs say nothing.
         names = [Origin(name.strip()) for name in options.origins.split(",") if name.strip()]
@@ -239,7 +239,7 @@ class WebsocketTransport(Transport):
                 if context is not None:
                     opened = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
                 connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, now)
-                connection.pages = self._pages
+                connection.pages, connection.token = self._pages, self.options.token
                 connection.refuses = partial(self._refuses, connection)
                 self._add(connection)
             except OSError:  # it has ended already

@@ -71,6 +71,7 @@ class WebsocketConnection:
         is_open: the WebSocket handshake has succeeded.
         is_forbidden: its request was refused, as its key is not trusted.
         pages: what a browser may ask for in place of a WebSocket.
+        token: with which each request target begins; empty: none.
         ended: nothing more will come or go, and the thread that reads is to close it.
         epoch: of the node at the other end, from its request; None for a program that gave none.
         takes_data: whether it is sent messages, or only hellos and acks.
@@ -113,6 +114,7 @@ class WebsocketConnection:
         self.tls_error: ssl.SSLError | None = None
         self.certificate = b""
         self.pages: dict[str, Page] = {}
+        self.token = ""
         self.refuses: Callable[[], bool] = lambda: False
         self.on_blocked: Callable[[bool], None] = lambda blocked: None
         self._socket = opened
@@ -230,10 +232,16 @@ class WebsocketConnection:
         assert isinstance(protocol, ServerProtocol)
         if (found := EPOCH.search(request.path)) is not None:
             self.epoch = int(found[1], 16)
-        self.is_forbidden = self.refuses()
-        forbidden = protocol.reject(FORBIDDEN, "the key of this node is not trusted here\n")
-        page = None if self.is_forbidden else websocket_pages.respond(self.pages, protocol, request)
-        response = forbidden if self.is_forbidden else page or protocol.accept(request)
+        target = websocket_pages.behind_token(request.path, self.token)
+        if target is None:
+            self.is_forbidden = True
+            response = protocol.reject(FORBIDDEN, "open the whole address that the program has printed\n")
+        elif self.refuses():
+            self.is_forbidden = True
+            response = protocol.reject(FORBIDDEN, "the key of this node is not trusted here\n")
+        else:
+            page = websocket_pages.respond(self.pages, protocol, request, target)
+            response = page or protocol.accept(request)
         protocol.send_response(response)
         self.is_open = response.status_code == 101
 

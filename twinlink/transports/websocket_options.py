@@ -26,6 +26,7 @@ class WebsocketOptions(Options):
     unread_octets: int = 256 * 1024 * 1024  # of messages incomplete or not read by the link, on all connections
     origins: str = ""  # of web pages that a listener admits, with commas between them; "*": all
     pages: str = ""  # of a listener: a folder whose files browsers get at the same port; what is not there is 404
+    token: str = ""  # of a listener: requests, also of a WebSocket, are for /TOKEN/...; others are 403
     proxy: str = ""  # of a connector: http://[user:password@]host:port, to be asked for a tunnel (CONNECT)
     tls: bool = False  # of a connector: TLS with the certificate authorities of its system
     tls_certificate: str = ""  # file, PEM: this side's certificate, and those up to its authority

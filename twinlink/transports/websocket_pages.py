@@ -1,5 +1,6 @@
 """Files that a WebSocket listener serves to browsers at its own port, so that a page needs no other server."""
 
+import hmac
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -57,11 +58,20 @@ def read(folder: str) -> dict[str, Page]:
     return pages
 
 
-def respond(pages: dict[str, Page], protocol: "ServerProtocol", request: "Request") -> "Response | None":
-    """The response to a request for a page; None: it is the handshake of a WebSocket."""
+def behind_token(target: str, token: str) -> str | None:
+    """What follows ``/TOKEN`` in a request target, all of it where there is no token; None: another one is in it."""
+    if not token:
+        return target
+    given, slash, rest = target.removeprefix("/").partition("/")
+    is_it = hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+    return f"/{rest}" if is_it and slash else None
+
+
+def respond(pages: dict[str, Page], protocol: "ServerProtocol", request: "Request", target: str) -> "Response | None":
+    """The response to a request for a page, `behind_token`; None: it is the handshake of a WebSocket."""
     if not pages or "Upgrade" in request.headers:
         return None
-    page = pages.get(request.path.partition("?")[0])
+    page = pages.get(target.partition("?")[0])
     if page is None:
         return protocol.reject(HTTPStatus.NOT_FOUND, "there is no such page here\n")
     response = protocol.reject(HTTPStatus.OK, "")

@@ -17,6 +17,7 @@ from twinlink_results.run import Run
 
 import twinlink
 from twinlink.appkit.arrays import write_arrays
+from twinlink.appkit.convert import HttpAddress
 from twinlink.transports import transport_class
 
 from . import flows
@@ -41,6 +42,7 @@ class Settings:
         secure: whether both sides have identities.
         overwrite: whether an earlier demo in the folder gives way.
         pace: of the recorded pace; None: that, or a slower one where the first seconds of a transport are late.
+        live: where the twin serves the page of its link; None: nowhere.
     """
 
     out: Path
@@ -50,6 +52,7 @@ class Settings:
     secure: bool = False
     overwrite: bool = False
     pace: float | None = None
+    live: HttpAddress | None = None
 
 
 def run(settings: Settings, stop: Stop) -> dict[str, Any]:
@@ -89,7 +92,10 @@ def _run_transports(settings: Settings, recording: Recording, folder: Folder, st
     for name in settings.transports:
         may_slow = settings.pace is None and may_be_slower(pace)
         session = Session(
-            Plan(name, recording, loops, settings.secure, pace, may_slow), folder.transport(name), stop, progress
+            Plan(name, recording, loops, settings.secure, pace, may_slow, settings.live),
+            folder.transport(name),
+            stop,
+            progress,
         )
         progress.begin(name, session.plan.seconds, pace)
         failure = None

@@ -7,6 +7,8 @@ twin finds the interferer and has its PRBs blocked. Report, figures and raw file
 import argparse
 from pathlib import Path
 
+from twinlink_live import serving
+
 from twinlink.appkit import convert, outputs
 from twinlink.appkit.console import Output, Stop, log, wrapped, writing
 from twinlink.appkit.options import Parser
@@ -53,6 +55,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--secure", action="store_true", help="with identities: the link is encrypted, and decisions are signed"
     )
+    serving.add_option(parser)
     parser.add_argument("--json", action="store_true", help="the summary on stdout")
 
 
@@ -64,7 +67,10 @@ def run(given: argparse.Namespace) -> int:
 
     transports, recording = tuple(given.transports.split(",")), given.recording or example()
     out, overwrite = given.out or OUT, given.overwrite or given.out is None
-    settings = demo.Settings(out, transports, given.seconds, recording, given.secure, overwrite, given.pace)
+    settings = demo.Settings(out, transports, given.seconds, recording, given.secure, overwrite, given.pace, given.live)
+    serving.refuse_beyond_loopback(given.live)
+    if given.live is not None:
+        log("twinlink demo", f"open http://{given.live} in a browser: it shows the twin's side once that has started")
     with writing(out), Stop() as stop:
         summary = demo.run(settings, stop)
     Output(given.json).emit(summary, wrapped(verdict.text(summary)))

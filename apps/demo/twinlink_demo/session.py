@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from twinlink_ran_emulator.recording import Recording
 
+from twinlink.appkit.convert import HttpAddress
 from twinlink.process.ports import free_ports
 
 from . import flows
@@ -61,6 +62,7 @@ class Plan:
         secure: whether exporter and replay have identities.
         pace: of the recorded pace.
         may_slow: whether the session ends early where the machine does not keep the pace.
+        live: where the replay serves the page of its link, or None.
     """
 
     transport: str
@@ -69,6 +71,7 @@ class Plan:
     secure: bool = False
     pace: float = 1.0
     may_slow: bool = False
+    live: HttpAddress | None = None
 
     @property
     def period_ns(self) -> float:
@@ -135,7 +138,7 @@ class Session:
         of_twin, of_gnb = _identities(private) if plan.secure else ([], ["--insecure-control"])
 
         self._observer.phase("starting the twin's replay and the exporter")
-        out = ["--out", str(folder.rebuilt)]
+        out = ["--out", str(folder.rebuilt), *([f"--live={plan.live}"] if plan.live else [])]
         self._start("replay", "twinlink_replay", [*link, *of_twin, "--listen", endpoint, *out, *ends])
         summary = ["--summary", str(folder.exporter_summary)]
         self._start("exporter", "twinlink_exporter", [*link, *of_gnb, "--connect", endpoint, *e3, *carrier, *summary])

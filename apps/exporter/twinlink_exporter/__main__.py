@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlink_e3 import FFT_SIZES, GENERATIONS, N_PRBS_MAX, add_endpoint_arguments, endpoints_of, first_bin, grammar
+from twinlink_live import serving
 
 import twinlink
 from twinlink.appkit import convert, linking, options, outputs, recorded_link, service, signing
-from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, writing
+from twinlink.appkit.console import DONE, FAILED, ending_signals, guarded, log, writing
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.ledger import Ledger, files
 from twinlink.cli import all_keys
@@ -108,6 +109,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
         f"or with less than {sync_limits.completeness:.1%} of the observations",
         f"at the start: {'a block of before is cleared' if given.clear_at_start else 'nothing is cleared'}",
         *service.plan_of_http(given),
+        *serving.plan(given.live),
         *service.plan_of_files(
             ("log", given.log), ("summary", given.summary), ("records/", given.records), ("record", given.record)
         ),
@@ -162,7 +164,10 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
 
             return [collector(link), ExporterCollector(exporter)]
 
-        with service.serving(given.http, exporter.pulse, exporter.not_ready, collectors, service.told_by(journal)):
+        with (
+            service.serving(given.http, exporter.pulse, exporter.not_ready, collectors, service.told_by(journal)),
+            serving.serving(given.live, link, partial(log, PROGRAM)),
+        ):
             # To visit what exists now takes longer than slots stay in shared memory: later collections leave it out.
             gc.collect()
             gc.freeze()
@@ -240,6 +245,7 @@ def make_parser() -> options.Parser:
     recorded_link.add_option(parser)
     outputs.add_option(parser)
     service.add_options(parser)
+    serving.add_option(parser)
     return parser
 
 

@@ -1,30 +1,28 @@
-"""Show a link in a browser: waterfalls, flows, peers, gaps and events, as they come.
+"""Show a link in a browser: waterfalls, blocks, flows, peers, gaps and events, as they come.
 
 It joins a link as `twinlink list` does: it is a peer like others, and sees what the other side sends.  The page is at
---http, for this host alone: from elsewhere, forward the port (`ssh -L 8080:127.0.0.1:8080 HOST`).  A browser that falls
-behind gets the newest, and says so; it holds up nothing.
+--http.  A browser that falls behind gets the newest, and says so; it holds up nothing.  twinlink-exporter,
+twinlink-replay and `twinlink demo` show their own link, both directions of it, with --live.
 """
 
 import argparse
 from functools import partial
-from importlib.resources import as_file, files
-from ipaddress import ip_address
 
 import twinlink
 from twinlink.appkit import convert, linking
 from twinlink.appkit.console import DONE, Stop, log
 from twinlink.appkit.options import Parser
 from twinlink.cli import looking
-from twinlink.errors import ConfigurationError
+from twinlink.cli.flow_finder import FlowFinder
 
-from .view import View
+from . import serving
 
 _NAME = "twinlink live"
-HTTP_PORT = 8080
 CHECK_S = 1.0
 EXAMPLES = """
 twinlink live 10.0.0.5                   # then open http://127.0.0.1:8080
 twinlink live twin:7447 --transport zenoh --http 127.0.0.1:9000
+twinlink live 10.0.0.5 --http 0.0.0.0:8080  # for others: prints an address with a token
 twinlink live --listen tcp/0.0.0.0:7447  # in place of the listener
 """
 
@@ -35,47 +33,30 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--http",
         type=convert.http_address,
-        default=convert.HttpAddress("127.0.0.1", HTTP_PORT),
+        default=serving.ADDRESS,
         metavar="HOST:PORT",
-        help=f"where the page is, on this host; default 127.0.0.1:{HTTP_PORT}",
+        help=f"where the page is; default {serving.ADDRESS}.  Beyond loopback, its address has a token",
     )
 
 
 def run(given: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    host, port = given.http
-    if not _is_loopback(host):
-        raise ConfigurationError(
-            f"--http {given.http}: the page has no password, so only this host may open it: give 127.0.0.1:{port}, and "
-            f"forward the port to look from elsewhere (ssh -L {port}:127.0.0.1:{port} HOST)"
-        )
     with (
         Stop() as stop,
-        as_file(files("twinlink_live") / "static") as folder,
         looking.open_link(given, "live") as link,
-        twinlink.open(
-            "websocket",
-            listen=f"tcp/{given.http}",
-            node="live-view",
-            identity="",  # what the browser sees is protected by the loopback interface
-            pages=str(folder),
-            origins=f"http://{given.http},http://localhost:{port}",
-        ) as pages,
+        serving.serving(given.http, link, lambda text: _tell(f"{linking.endpoint(given)}; {text}, Ctrl-C ends it")),
     ):
-        view = View(link, pages)
-        view.start()
-        try:
-            log(_NAME, f"{linking.endpoint(given)}; open http://{given.http} in a browser, Ctrl-C ends it")
-            linking.tell_if_no_peer(link, partial(log, _NAME))
-            while not stop.wait(CHECK_S):
-                pass
-        finally:
-            view.stop()
+        FlowFinder(link, ("*",), partial(_watch, link))
+        linking.tell_if_no_peer(link, _tell)
+        while not stop.wait(CHECK_S):
+            pass
     return DONE
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _watch(link: twinlink.Link, flow: str) -> None:
+    link.sync(flow)
+    link.receiver(flow, handler=lambda message: None)  # the view sees what passes the link
+
+
+def _tell(text: str) -> None:
+    log(_NAME, text)

@@ -4,119 +4,217 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import twinlink
 from twinlink.appkit import linking
-from twinlink.cli.observer import Observer
-from twinlink.errors import LinkClosed, TransportError, TwinlinkError
-from twinlink.events import Event, Gap, Lost, PeerDown, PeerUp, Restarted, Unclaimed
+from twinlink.cli.payload_line import HEAD_OCTETS, payload_format
+from twinlink.errors import LinkClosed, MalformedPayload, TransportError, TwinlinkError
+from twinlink.events import Event, Gap, Lost, PeerDown, PeerUp, Restarted, SyncChanged, Unclaimed
 from twinlink.process.guarded_thread import GuardedThread
 
+from .blocks import Blocks, ranges
+from .newest import RECEIVED, Newest, Seen
+from .readings import Readings
+from .strips import Strip, is_numbers
 from .waterfall import Record, Waterfall, is_spectrum
 
 STATE_FLOW, ROWS_FLOW = "live-state", "live-rows"
 STEP_S = 0.05
 STATE_STEPS = 5  # a state for so many rows
 REPEATED_STEPS = 20  # each message has the rows of a second: a browser that misses some messages misses no row
+DECODED = 8  # records of one waterfall that a row is made of, at most: the newest
 MAX_WATERFALLS = 4  # of flows and nodes
+MAX_STRIPS = 8
 MAX_EVENTS = 50
+MAX_SPANS = 64
 # A message of rows: for each row the step, the number of the waterfall, what the row is, its octets; then these.
 ROW_HEAD = struct.Struct(">IBBH")
-_REPORTED = Gap, Lost, PeerDown, PeerUp, Restarted, Unclaimed
+_REPORTED = Gap, Lost, PeerDown, PeerUp, Restarted, SyncChanged, Unclaimed
+_DECISIONS, _RESULTS = "control", "control-result"
+Key = tuple[str, str, str]  # direction, flow, node
 
 
 class View:
     """Looks at ``link`` and sends what is seen on ``pages``, whose peers are browsers.
 
-    A browser that takes less gets the newest state and rows: both flows conflate.
+    A browser that takes less gets the newest state and rows: both flows conflate.  The threads of ``link`` only put
+    what passes into a bounded queue; all else is done on a thread of the view.  While there is no browser, only the
+    decisions are looked at.
     """
 
     def __init__(self, link: twinlink.Link, pages: twinlink.Link) -> None:
         self._link, self._pages = link, pages
-        self._lock = threading.Lock()  # of the waterfalls, and the events
-        self._waterfalls: dict[tuple[str, str], Waterfall] = {}
-        self._nodes: dict[int, str] = {}  # by epoch: whose records have come
+        self._newest, self._readings = Newest(), Readings(link)
+        self._waterfalls: dict[Key, Waterfall] = {}
+        self._strips: dict[Key, Strip] = {}
+        self._formats: dict[tuple[str, str], str] = {}
+        self._sent_ns: dict[tuple[str, str], int] = {}  # of the newest message of a flow
+        self._nodes: dict[tuple[str, str], set[str]] = {}  # whose messages have come
+        self._blocks, self._step = Blocks(), 0
+        self._spans: deque[dict[str, Any]] = deque(maxlen=MAX_SPANS)  # of interference
+        self._spans_lock = threading.Lock()
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._left_out = 0
         self._rows: deque[list[bytes]] = deque(maxlen=REPEATED_STEPS)
-        self._observer = Observer(link, self._on_message, self._on_event)
         self._state_sender = pages.sender(STATE_FLOW, overflow="latest", reliability="detect")
         self._rows_sender = pages.sender(ROWS_FLOW, overflow="latest", reliability="detect")
         self._ended = threading.Event()
         self._thread = GuardedThread(self._run, "twinlink-live", again=lambda: not self._ended.is_set())
 
     def start(self) -> None:
-        """Begin to send."""
+        """Begin to look and to send."""
+        self._link._driver.add_tap(self._newest)
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Look no more."""
         self._ended.set()
         self._thread.join()
+        self._link._driver.remove_tap(self._newest)
 
-    # On the thread that receives
-
-    def _on_message(self, message: twinlink.Message) -> None:
-        if not is_spectrum(message):
-            return
-        key = message.flow, message.node or f"{message.epoch:016x}"
-        try:
-            record = Record.decode(message.payload)
-        except TwinlinkError:  # it only looked like that, or blosc2 is missing: the table of flows has it all the same
-            return
-        with self._lock:
-            waterfall = self._waterfalls.get(key)
-            if waterfall is None:
-                if len(self._waterfalls) >= MAX_WATERFALLS:
-                    return
-                waterfall = self._waterfalls[key] = Waterfall()
-            self._nodes[message.epoch] = key[1]
-            waterfall.add(record)
-
-    def _on_event(self, event: Event) -> None:
-        if not isinstance(event, _REPORTED):
-            return
-        with self._lock:
-            if isinstance(event, Gap):
-                waterfall = self._waterfalls.get((event.flow, self._nodes.get(event.epoch, "")))
-                if waterfall is not None:
-                    waterfall.on_lost()
-            self._events.append({"time_ns": str(event.time_ns), "text": linking.sentence(event)})
+    def on_interference(self, prbs: Iterable[int]) -> None:
+        """The twin finds interference on these PRBs from now on; none: on none.  Any thread may call it."""
+        with self._spans_lock:
+            if self._spans and self._spans[-1]["steps"][1] is None:
+                self._spans[-1]["steps"][1] = self._step
+            if found := ranges(sorted(prbs)):
+                self._spans.append({"ranges": found, "steps": [self._step, None]})
 
     # On the thread of this view
 
     def _run(self) -> None:
-        began, step = time.monotonic(), 0
-        while not self._ended.wait(max(0.0, began + (step + 1) * STEP_S - time.monotonic())):
-            step += 1
-            self._take_rows(step)
-            if not self._pages.peers():
-                continue
-            try:
-                if any(self._rows):
-                    self._rows_sender.send(b"".join(row for rows in self._rows for row in rows))
-                if step % STATE_STEPS == 0:
-                    self._state_sender.send(self._state())
-            except (LinkClosed, TransportError):
-                if not self._ended.is_set():
-                    raise
+        began = time.monotonic()
+        while not self._ended.is_set():
+            active = bool(self._pages.peers())
+            if active and not self._newest.active:
+                self._readings = Readings(self._link)  # rates are since now
+            self._newest.active = active
+            now_step = int((time.monotonic() - began) / STEP_S)
+            self._step = self._step + 1 if active else max(self._step + STATE_STEPS, now_step)
+            if self._ended.wait(max(0.0, began + self._step * STEP_S - time.monotonic())):
+                return
+            self._look()
+            if active:
+                self._send()
 
-    def _take_rows(self, step: int) -> None:
-        with self._lock:
-            rows = [(number, *one.step()) for number, one in enumerate(self._waterfalls.values())]
+    def _look(self) -> None:
+        """Take in what has passed since the last step."""
+        nodes = {peer.epoch: peer.node for peer in self._link._session.known_peers()}
+        nodes[self._link.epoch] = self._link.node
+        while self._newest.events:
+            self._take_event(self._newest.events.popleft(), nodes)
+        for (direction, flow), topic in list(self._newest.topics.items()):
+            messages, left_out = topic.take()
+            self._left_out += left_out
+            if messages:
+                self._take(direction, flow, messages, left_out, nodes)
+        self._newest.looked()
+        self._blocks.look(time.time_ns(), self._step)
+
+    def _take(self, direction: str, flow: str, messages: list[Seen], left_out: int, nodes: dict[int, str]) -> None:
+        newest = messages[-1]
+        self._sent_ns[direction, flow] = newest.sent_ns
+        of_node: dict[str, list[Seen]] = {}
+        for message in messages:
+            of_node.setdefault(nodes.get(message.epoch, f"{message.epoch:016x}"), []).append(message)
+        self._nodes.setdefault((direction, flow), set()).update(name for name in of_node if name in nodes.values())
+        for node, some in of_node.items():
+            key = direction, flow, node
+            if flow == _DECISIONS:
+                for message in some:
+                    self._blocks.asked(message.payload, node, self._step)
+            elif flow == _RESULTS:
+                for message in some:
+                    self._blocks.answered(message.payload, self._step)
+            elif is_spectrum(flow, newest.payload):
+                self._take_records(key, some, left_out)
+            elif is_numbers(newest.payload):
+                self._take_numbers(key, some[-1])
+        if self._step % STATE_STEPS == 0 or (direction, flow) not in self._formats:
+            head = bytes(newest.payload[:HEAD_OCTETS])
+            self._formats[direction, flow] = payload_format(head, len(newest.payload))
+
+    def _take_records(self, key: Key, messages: list[Seen], left_out: int) -> None:
+        waterfall = self._waterfalls.get(key)
+        if waterfall is None:
+            if len(self._waterfalls) >= MAX_WATERFALLS:
+                return
+            waterfall = self._waterfalls[key] = Waterfall()
+        waterfall.passed += len(messages) + left_out
+        for message in messages[-DECODED:]:
+            try:
+                record = Record.decode(message.payload)
+            except TwinlinkError:  # it only looked like that, or blosc2 is missing: the table of flows has it
+                continue
+            waterfall.decoded += 1
+            waterfall.add(record)
+            self._blocks.observed(record.observed_ns, self._step)
+
+    def _take_numbers(self, key: Key, message: Seen) -> None:
+        strip = self._strips.get(key)
+        if strip is None:
+            if len(self._strips) >= MAX_STRIPS:
+                return
+            strip = Strip()
+        try:
+            strip.add(message.payload, self._step)
+        except MalformedPayload:
+            return
+        self._strips[key] = strip
+
+    def _take_event(self, event: Event, nodes: dict[int, str]) -> None:
+        if not isinstance(event, _REPORTED):
+            return
+        if isinstance(event, Gap | Lost):
+            for (direction, flow, node), waterfall in self._waterfalls.items():
+                is_of = node == nodes.get(event.epoch) if isinstance(event, Gap) else direction != RECEIVED
+                if flow == event.flow and is_of:
+                    waterfall.on_lost()
+        self._events.append({"time_ns": str(event.time_ns), "text": linking.sentence(event)})
+
+    def _send(self) -> None:
+        rows = [(number, *one.step()) for number, one in enumerate(self._waterfalls.values())]
+        step = self._step
         self._rows.append([ROW_HEAD.pack(step, number, state, len(levels)) + levels for number, state, levels in rows])
+        try:
+            if any(self._rows):
+                self._rows_sender.send(b"".join(row for rows in self._rows for row in rows))
+            if step % STATE_STEPS == 0:
+                self._state_sender.send(self._state())
+        except (LinkClosed, TransportError):
+            if not self._ended.is_set():
+                raise
 
     def _state(self) -> dict[str, Any]:
-        with self._lock:
-            waterfalls = [
-                {"number": number, "flow": flow, "node": node, **one.axis}
-                for number, ((flow, node), one) in enumerate(self._waterfalls.items())
-            ]
-            events = list(self._events)
+        now_ns = time.time_ns()
+        readings = self._readings.look()
+        for flow in readings["flows"]:
+            key = flow["direction"], flow["flow"]
+            sent_ns, sync = self._sent_ns.get(key), flow.get("sync")
+            flow["format"] = self._formats.get(key)
+            flow["nodes"] = sorted(self._nodes.get(key, ()))
+            flow["age_ns"] = sync["age_ns"] if sync else None if sent_ns is None else now_ns - sent_ns
+        with self._spans_lock:
+            spans = list(self._spans)
         return {
-            **self._observer.sample(),
-            "endpoint": self._link.endpoint,
+            **readings,
+            "time_ns": str(now_ns),
+            "step": self._step,
             "step_s": STEP_S,
-            "waterfalls": waterfalls,
-            "events": events,
+            "left_out": self._left_out,
+            "waterfalls": [
+                _named(key) | {"number": number, "passed": one.passed, "decoded": one.decoded, **one.axis}
+                for number, (key, one) in enumerate(self._waterfalls.items())
+            ],
+            "strips": [_named(key) | one.described() for key, one in self._strips.items()],
+            "blocks": self._blocks.described(),
+            "interference": spans,
+            "events": list(self._events),
         }
+
+
+def _named(key: Key) -> dict[str, Any]:
+    direction, flow, node = key
+    return {"direction": direction, "flow": flow, "node": node}

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import twinlink
 from twinlink.slots import SlotSpectrum, db_octets, is_slots, power_per_prb
 from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
@@ -16,22 +15,25 @@ SPECTRUM_HEAD = b'{"format":"twinlink-spectrum/'
 SPECTRUM_HEAD_AT = 2
 
 
-def is_spectrum(message: twinlink.Message) -> bool:
+def is_spectrum(flow: str, payload: bytes | memoryview) -> bool:
     """Whether a waterfall may be made of a message, by the first octets of its payload."""
-    payload = message.payload
     head = bytes(payload[SPECTRUM_HEAD_AT : SPECTRUM_HEAD_AT + len(SPECTRUM_HEAD)])
-    return head == SPECTRUM_HEAD or (message.flow == "spectrum" and is_slots(payload))
+    return head == SPECTRUM_HEAD or (flow == "spectrum" and is_slots(payload))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The power of a part of the carrier, as octets of `twinlink.slots` (half a dB above -30.5 dB), by PRB."""
+    """The power of a part of the carrier, as octets of `twinlink.slots` (half a dB above -30.5 dB), by PRB.
+
+    ``observed_ns``: Unix time at which the exporter got the newest of it.
+    """
 
     levels: NDArray[np.uint8]
     first_prb: int
     centre_hz: float
     scs_hz: int
     n_prbs_carrier: int
+    observed_ns: int
 
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> "Record":
@@ -39,10 +41,12 @@ class Record:
         if not is_slots(payload):
             one = Spectrum.decode(payload)
             power = power_per_prb(one.samples.astype(np.float32)[np.newaxis, np.newaxis])
-            return cls(db_octets(power[0, 0]), 0, one.centre_hz, one.scs_hz, one.n_prbs)
+            return cls(db_octets(power[0, 0]), 0, one.centre_hz, one.scs_hz, one.n_prbs, one.observed_ns)
         slots = SlotSpectrum.decode(payload)
         greatest = np.max([slots.power(one).max(axis=(0, 1)) for one in slots.slots], axis=0)
-        return cls(db_octets(greatest), slots.first_prb, slots.centre_hz, slots.scs_hz, slots.n_prbs_carrier)
+        observed_ns = slots.slots[-1].observed_ns
+        levels = db_octets(greatest)
+        return cls(levels, slots.first_prb, slots.centre_hz, slots.scs_hz, slots.n_prbs_carrier, observed_ns)
 
     def axis(self) -> dict[str, Any]:
         """What the columns are: the first PRB, how many, and the frequencies of the lower and the upper edge."""
@@ -57,10 +61,12 @@ class Waterfall:
 
     Attributes:
         axis: as `Record.axis`, of the last record.
+        passed, decoded: messages that came, and of how many of them the rows are.
     """
 
     def __init__(self) -> None:
         self.axis: dict[str, Any] = {}
+        self.passed = self.decoded = 0
         self._levels: NDArray[np.uint8] | None = None
         self._lost = False
 

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlink_live import serving
+
 import twinlink
 from twinlink.appkit import convert, linking, options, outputs, recorded_link, service, signing
-from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, writing
+from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log, writing
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.ledger import Ledger, files
 from twinlink.appkit.pulse import Pulse
@@ -76,6 +78,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
         f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
         f"end: {' or '.join([*ends, 'a signal'])}",
         *service.plan_of_http(given),
+        *serving.plan(given.live),
         *service.plan_of_files(
             ("out/", given.out), ("log", given.log), ("records/", given.records), ("record", given.record)
         ),
@@ -135,9 +138,14 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024, ledger.received if ledger else None) as flowgraph:
             pulse = Pulse()
             collectors = partial(_collectors, link, twin, sync, flowgraph)
-            with service.serving(
-                given.http, pulse, lambda: _not_ready(link, sync), collectors, service.told_by(journal)
+            with (
+                service.serving(
+                    given.http, pulse, lambda: _not_ready(link, sync), collectors, service.told_by(journal)
+                ),
+                serving.serving(given.live, link, partial(log, PROGRAM)) as view,
             ):
+                if view is not None:
+                    twin.on_interference = view.on_interference
                 why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
@@ -282,6 +290,7 @@ def make_parser() -> options.Parser:
         help="start gnuradio-companion with these blocks, and the desktop flowgraph unless another is named",
     )
     service.add_options(parser)
+    serving.add_option(parser)
     return parser
 
 

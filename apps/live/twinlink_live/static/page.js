@@ -1,22 +1,26 @@
+import { Marks } from "./marks.js";
 import { Peer } from "./peer.js";
-import { Waterfall } from "./waterfall.js";
+import { Strip } from "./strip.js";
+import { showTables } from "./tables.js";
+import { Waterfall, decibels } from "./waterfall.js";
 
+const DRAW_MS = 100;
 const element = (id) => document.getElementById(id);
 const make = (tag, content = "", className = "") => Object.assign(document.createElement(tag), { textContent: content, className });
-const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-const shown = (value, unit = "") => (value === null || value === undefined ? "–" : `${number.format(value)}${unit}`);
 
-const waterfalls = new Map();            // by number: {waterfall, caption}
-let paused = false, drawn = 0;
+const figures = new Map();               // of waterfalls, by number
+const strips = new Map();                // by direction, flow and node
+let paused = false, drawn = 0, state = { blocks: [], interference: [] };
 
-new Peer(`ws://${location.host}`, `browser-${Math.random().toString(36).slice(2, 8)}`, {
+const place = location.host + location.pathname.replace(/\/$/, "");   // the path has the token, where there is one
+new Peer(`ws://${place}`, `browser-${Math.random().toString(36).slice(2, 8)}`, {
   message: ({ flow, payload }) => {
     if (flow === "live-state") showState(JSON.parse(new TextDecoder().decode(payload)));
     else if (flow === "live-rows") takeRows(payload);
   },
   gap: () => {},                         // a row that is missing all the same shows as such
   state: (isUp) => {
-    element("link").textContent = isUp ? "connected" : "not connected: is `twinlink live` running?";
+    element("link").textContent = isUp ? "connected" : "not connected: does the program still run?";
     document.body.classList.toggle("down", !isUp);
   },
 });
@@ -24,93 +28,134 @@ new Peer(`ws://${location.host}`, `browser-${Math.random().toString(36).slice(2,
 function takeRows(payload) {
   const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
   for (let at = 0; at + 8 <= view.byteLength; ) {
-    const step = view.getUint32(at), entry = waterfalls.get(view.getUint8(at + 4)), octets = view.getUint16(at + 6);
-    entry?.waterfall.add({ step, state: view.getUint8(at + 5), levels: payload.slice(at + 8, at + 8 + octets) });
+    const step = view.getUint32(at), figure = figures.get(view.getUint8(at + 4)), octets = view.getUint16(at + 6);
+    figure?.waterfall.add({ step, state: view.getUint8(at + 5), levels: payload.slice(at + 8, at + 8 + octets) });
     at += 8 + octets;
   }
 }
 
-function showState(state) {
-  element("endpoint").textContent = `${state.transport} ${state.endpoint}, as ${state.node}`;
-  for (const one of state.waterfalls) showWaterfall(one, state.step_s);
+function showState(given) {
+  state = given;
+  for (const one of state.waterfalls) showWaterfall(one);
+  for (const one of state.strips) showStrip(one);
   element("empty").hidden = state.waterfalls.length > 0;
-  fill("flows", state.flows.map((flow) => [
-    flow.flow, flow.node, flow.format ?? "–", number.format(flow.messages), shown(flow.rate_hz, "/s"),
-    shown(flow.goodput_mb_s, " MB/s"), shown(flow.age_ns === null ? null : flow.age_ns / 1e6, " ms"),
-    flow.lost ? `${number.format(flow.lost)} ✕` : "0",
-  ]), (cells, row) => row.classList.toggle("lossy", cells[7] !== "0"));
-  fill("peers", state.peers.map((one) => [one.node, one.state]), (cells, row) => { row.dataset.state = cells[1]; });
-  fill("events", state.events.slice().reverse().map((event) => [
-    new Date(Number(BigInt(event.time_ns) / 1000000n)).toLocaleTimeString(), event.text,
-  ]));
-  const behind = Math.max(0, ...[...waterfalls.values()].map(({ waterfall }) => waterfall.behind));
-  element("behind").textContent = behind ? `This browser was too slow for ${number.format(behind * state.step_s)} s of rows.` : "";
+  showTables(state);
+  const behind = Math.max(0, ...[...figures.values()].map(({ waterfall }) => waterfall.behind));
+  element("behind").textContent = behind ? `This browser was too slow for ${Number((behind * state.step_s).toPrecision(3))} s of rows.` : "";
 }
 
-function fill(id, rows, mark = () => {}) {
-  element(id).replaceChildren(...rows.map((cells) => {
-    const row = make("tr");
-    row.append(...cells.map((cell) => make("td", cell)));
-    mark(cells, row);
-    return row;
-  }));
+const says = ({ direction, flow, node }) => `${flow}, ${direction === "sent" ? "as" : "from"} ${node}`;
+
+function showWaterfall(one) {
+  let figure = figures.get(one.number);
+  if (!figure) {
+    const box = make("figure"), caption = make("figcaption"), plot = make("div", "", "plot");
+    const data = make("canvas", "", "data"), marks = make("canvas", "", "marks"), bar = make("span", "", "bar");
+    const title = make("b"), note = make("span"), least = make("span"), most = make("span");
+    data.tabIndex = 0;
+    data.setAttribute("role", "img");
+    bar.append(least, make("i"), most);
+    caption.append(title, note, bar);
+    plot.append(data, marks);
+    box.append(caption, plot);
+    element("waterfalls").append(box);
+    const waterfall = new Waterfall(data, state.step_s);
+    figure = { waterfall, data, title, note, least, most, marks: new Marks(marks, waterfall), before: { passed: one.passed, decoded: one.decoded } };
+    figures.set(one.number, figure);
+    watchPointer(figure);
+  }
+  figure.axis = one;
+  figure.title.textContent = `${says(one)}: power by PRB`;
+  const { before } = figure, passed = one.passed - before.passed, decoded = one.decoded - before.decoded;
+  if (passed > 0) figure.sampled = decoded < passed ? `each row is of its newest records, ${Math.round((100 * decoded) / passed)} % of them` : "each row is of all its records";
+  figure.before = { passed: one.passed, decoded: one.decoded };
+  figure.note.textContent = `greatest in ${1000 * state.step_s} ms, newest at the top; ${figure.sampled ?? ""}`;
+  figure.least.textContent = `${decibels(figure.waterfall.least).toFixed(0)}`;
+  figure.most.textContent = `${decibels(figure.waterfall.most).toFixed(0)} dB re 1 LSB²`;
+  figure.data.setAttribute("aria-label", `${figure.title.textContent}, ${figure.note.textContent}`);
 }
 
-function showWaterfall(one, stepS) {
-  let entry = waterfalls.get(one.number);
-  if (!entry) {
-    const figure = make("figure"), canvas = make("canvas"), caption = make("figcaption"), axis = make("div", "", "axis");
-    canvas.tabIndex = 0;
+function showStrip(one) {
+  const key = [one.direction, one.flow, one.node].join();
+  let strip = strips.get(key);
+  if (!strip) {
+    const box = make("figure"), caption = make("figcaption"), plot = make("div", "", "strip"), canvas = make("canvas");
+    caption.append(make("b", says(one)), make("span", "newest in each 50 ms"));
+    plot.append(canvas);
+    box.append(caption, plot);
+    element("strips").append(box);
+    strip = new Strip(canvas, state.step_s);
     canvas.setAttribute("role", "img");
-    figure.append(caption, canvas, axis);
-    element("waterfalls").append(figure);
-    entry = { waterfall: new Waterfall(canvas, stepS), caption, axis, canvas };
-    waterfalls.set(one.number, entry);
-    canvas.addEventListener("wheel", (event) => { event.preventDefault(); scroll(Math.sign(event.deltaY) * 10); }, { passive: false });
+    canvas.setAttribute("aria-label", `${says(one)}: numbers of the last minute`);
+    strips.set(key, strip);
   }
-  entry.caption.textContent = `${one.flow} from ${one.node}: power by PRB, newest at the top`;
-  entry.canvas.setAttribute("aria-label", entry.caption.textContent);
-  if (one.prbs) {
-    const mhz = (hz) => `${(hz / 1e6).toFixed(2)} MHz`, last = one.first_prb + one.prbs - 1;
-    const parts = [`PRB ${one.first_prb}, ${mhz(one.low_hz)}`, entry.waterfall.range(), `PRB ${last}, ${mhz(one.high_hz)}`];
-    entry.axis.replaceChildren(...parts.map((part) => make("span", part)));
-  }
+  if (!paused) strip.add(one.names, one.values, state.step);
 }
 
-function each(action) { for (const { waterfall } of waterfalls.values()) action(waterfall); }
+// Controls
+
+function each(action) { for (const { waterfall } of figures.values()) action(waterfall); }
+
+function setPaused(value) {
+  paused = value;
+  each((waterfall) => { waterfall.paused = value; if (!value) waterfall.offset = 0; });
+  element("pause").textContent = paused ? "Go on" : "Pause";
+  element("pause").setAttribute("aria-pressed", String(paused));
+}
 
 function scroll(rows) {
   setPaused(true);
   each((waterfall) => waterfall.scroll(rows));
 }
 
-function setPaused(value) {
-  paused = value;
-  each((waterfall) => { waterfall.paused = value; if (!value) waterfall.offset = 0; });
-  element("pause").textContent = paused ? "Go on (space)" : "Pause (space)";
-  element("pause").setAttribute("aria-pressed", String(paused));
-}
-
-function zoom(factor) { each((waterfall) => { waterfall.zoom = Math.max(1, Math.min(16, waterfall.zoom * factor)); }); }
-
-element("pause").addEventListener("click", () => setPaused(!paused));
-element("zoom-in").addEventListener("click", () => zoom(2));
-element("zoom-out").addEventListener("click", () => zoom(0.5));
+const actions = {
+  taller: () => each((one) => one.magnify(2)), lower: () => each((one) => one.magnify(0.5)), newest: () => setPaused(false),
+  narrower: () => each((one) => one.narrow(0.5)), wider: () => each((one) => one.narrow(2)), whole: () => each((one) => one.look(0, 1)),
+  left: () => each((one) => one.shift(-0.25)), right: () => each((one) => one.shift(0.25)), pause: () => setPaused(!paused),
+};
+const keys = {
+  " ": actions.pause, "+": actions.taller, "=": actions.taller, "-": actions.lower, i: actions.narrower, o: actions.wider, 0: actions.whole,
+  ArrowLeft: actions.left, ArrowRight: actions.right, ArrowDown: () => scroll(10), ArrowUp: () => scroll(-10),
+  PageDown: () => scroll(100), PageUp: () => scroll(-100), Home: actions.newest,
+};
+element("pause").addEventListener("click", actions.pause);
+for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", actions[button.dataset.do]);
 document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target instanceof HTMLButtonElement && event.key === " ") return;
-  const action = {
-    " ": () => setPaused(!paused), "+": () => zoom(2), "-": () => zoom(0.5), ArrowDown: () => scroll(10), ArrowUp: () => scroll(-10),
-    PageDown: () => scroll(100), PageUp: () => scroll(-100), Home: () => setPaused(false),
-  }[event.key];
-  if (action) { event.preventDefault(); action(); }
+  const action = keys[event.key];
+  if (action && (figures.size || event.key === " ")) { event.preventDefault(); action(); }
 });
 
+function watchPointer(figure) {
+  const { data, waterfall } = figure;
+  const where = (event) => [event.offsetX / data.clientWidth, event.offsetY / data.clientHeight];
+  let from = null;
+  data.addEventListener("wheel", (event) => { event.preventDefault(); scroll(Math.sign(event.deltaY) * 10); }, { passive: false });
+  data.addEventListener("pointerdown", (event) => { from = waterfall.at(...where(event)).part; });
+  data.addEventListener("pointerup", (event) => {
+    const to = waterfall.at(...where(event)).part;
+    if (from !== null && Math.abs(to - from) > 0.02 * (waterfall.high - waterfall.low)) each((one) => one.look(Math.min(from, to), Math.max(from, to)));
+    from = null;
+  });
+  data.addEventListener("dblclick", actions.whole);
+  data.addEventListener("pointerleave", () => { element("cursor").textContent = ""; from = null; });
+  data.addEventListener("pointermove", (event) => {
+    const { part, agoS, level } = waterfall.at(...where(event)), { axis } = figure;
+    if (!axis.prbs) return;
+    const mhz = (axis.low_hz + part * (axis.high_hz - axis.low_hz)) / 1e6, prb = axis.first_prb + Math.floor(part * axis.prbs);
+    element("cursor").textContent = `PRB ${prb} · ${mhz.toFixed(2)} MHz · −${agoS.toFixed(2)} s · ${level === null ? "no record" : `${decibels(level).toFixed(1)} dB`}`;
+  });
+}
+
 function draw() {
-  for (const { waterfall, canvas } of waterfalls.values()) {
-    const width = Math.max(1, Math.round(canvas.clientWidth)), height = Math.max(1, Math.round(canvas.clientHeight));
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  for (const { waterfall, data, marks, axis } of figures.values()) {
+    const width = Math.max(1, Math.round(data.clientWidth)), height = Math.max(1, Math.round(data.clientHeight));
+    if (data.width !== width || data.height !== height) Object.assign(data, { width, height });
     waterfall.draw();
+    marks.draw(axis, state.blocks, state.interference);
   }
+  for (const strip of strips.values()) strip.draw();
   document.body.dataset.drawn = String(++drawn);
 }
-setInterval(() => { if (!document.hidden) draw(); }, 100);
+setInterval(() => { if (!document.hidden) draw(); }, DRAW_MS);

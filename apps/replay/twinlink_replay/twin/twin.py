@@ -55,6 +55,7 @@ class Twin:
         out_of_sync: how often the records became out of sync.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
+        on_interference: called with the PRBs on which there is interference, whenever they change.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Twin:
         self.left_out = 0
         self.last_ns: int | None = None
         self.done = threading.Event()
+        self.on_interference: Callable[[tuple[int, ...]], object] = lambda prbs: None
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
         self._authentication = authentication or Authentication()
         self._node, self._session = node, session
@@ -275,6 +277,7 @@ class Twin:
             self._propose(block)
 
     def _report_change(self, change: Change, index: int) -> None:
+        self.on_interference(change.prbs)
         if change.prbs:
             text = f"interference on PRBs {format_prbs(change.prbs)} (record {index})"
             self._journal.event("interference", text, prbs=change.prbs, first_record=index)

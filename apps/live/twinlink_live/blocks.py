@@ -1,0 +1,140 @@
+"""PRB blocks as the link tells of them: what the twin asks on ``control``, what the gNB answers on ``control-result``.
+
+| state    | since                                                                                              |
+|----------|----------------------------------------------------------------------------------------------------|
+| asked    | the twin's message                                                                                 |
+| installed| the exporter's answer: the RAN has it                                                              |
+| on air   | the first record that was observed after that; E3 itself does not tell when a block is on air      |
+| cleared  | the exporter's answer: it ended, was replaced, or was withdrawn                                    |
+| rejected | the exporter's answer                                                                              |
+| no answer| its validity has passed without one                                                                |
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.errors import MalformedPayload
+from twinlink.prbs import format_prbs
+from twinlink.signed_payload import HEAD_OCTETS, MAGIC
+
+MAX_BLOCKS = 64  # that are shown
+STANDS = "installed", "on air"
+_MS = 1_000_000
+
+
+@dataclass(slots=True)
+class Block:
+    """One block; steps are those of the rows of waterfalls, times are Unix time in ns on the clock of who says them."""
+
+    prbs: tuple[int, ...]
+    by: str
+    asked_ns: int
+    validity_ms: int
+    asked_step: int
+    renewed_ns: int
+    state: str = "asked"
+    reason: str = ""
+    answered_ns: int | None = None
+    ran_ns: int | None = None
+    installed_step: int | None = None
+    on_air_step: int | None = None
+    ended_step: int | None = None
+
+    def end(self, state: str, step: int) -> None:
+        """It stands no more."""
+        self.state = state
+        self.ended_step = self.ended_step or step
+
+
+class Blocks:
+    """Blocks by their ids, the newest last.  A signature is not checked: who decides does that, and this only shows."""
+
+    def __init__(self) -> None:
+        self._blocks: OrderedDict[str, Block] = OrderedDict()
+
+    def asked(self, payload: bytes | memoryview, by: str, step: int) -> None:
+        """A message of flow ``control``."""
+        try:
+            asked = PrbBlock.decode(_body(payload))
+        except MalformedPayload:
+            return  # a policy, or what the exporter refuses
+        before = self._blocks.get(asked.id)
+        if before is not None and before.prbs == asked.prbs and before.ended_step is None:  # it is renewed
+            before.renewed_ns, before.validity_ms = asked.issued_ns, asked.validity_ms
+            return
+        self._blocks[asked.id] = Block(
+            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, asked.issued_ns, reason=asked.reason
+        )
+        self._blocks.move_to_end(asked.id)
+        while len(self._blocks) > MAX_BLOCKS:
+            self._blocks.popitem(last=False)
+
+    def answered(self, payload: bytes | memoryview, step: int) -> None:
+        """A message of flow ``control-result``."""
+        try:
+            result = PrbBlockResult.decode(_body(payload))
+        except MalformedPayload:
+            return
+        block = self._blocks.get(result.id)
+        if block is None:
+            return  # asked before this view, or of another twin
+        if result.status != "installed":
+            block.end(result.status, step)
+        elif block.ended_step is None and block.installed_step is None:
+            block.state, block.installed_step = "installed", step
+        else:
+            return  # renewed
+        block.reason = result.reason or block.reason
+        block.answered_ns = result.time_ns
+        block.ran_ns = result.e3.ran_ns if result.e3 is not None else block.ran_ns
+
+    def observed(self, observed_ns: int, step: int) -> None:
+        """A record has come, which the gNB observed at this time on the exporter's clock."""
+        for block in self._blocks.values():
+            if block.state == "installed" and observed_ns > (block.answered_ns or 0):
+                block.state, block.on_air_step = "on air", step
+
+    def look(self, now_ns: int, step: int) -> None:
+        """End what got no answer in its validity."""
+        for block in self._blocks.values():
+            if block.state == "asked" and now_ns - block.renewed_ns > block.validity_ms * _MS:
+                block.end("no answer" if block.prbs else "cleared", step)
+
+    def described(self) -> list[dict[str, Any]]:
+        """As JSON, the newest first; times as text, as JavaScript's numbers are too small for them."""
+        return [_described(identifier, block) for identifier, block in reversed(self._blocks.items())]
+
+
+def _described(identifier: str, block: Block) -> dict[str, Any]:
+    answered_ns, asked_ns = block.answered_ns, block.asked_ns
+    return {
+        "id": identifier,
+        "by": block.by,
+        "prbs": format_prbs(block.prbs),
+        "ranges": ranges(block.prbs),
+        "state": block.state,
+        "reason": block.reason,
+        "asked_ns": str(asked_ns),
+        "answered_ns": None if answered_ns is None else str(answered_ns),
+        "ran_ns": None if block.ran_ns is None else str(block.ran_ns),
+        "steps": [block.asked_step, block.installed_step, block.on_air_step, block.ended_step],
+    }
+
+
+def ranges(prbs: Iterable[int]) -> list[list[int]]:
+    """PRBs, ascending, as pairs of the first and the last."""
+    runs: list[list[int]] = []
+    for prb in prbs:
+        if runs and prb == runs[-1][1] + 1:
+            runs[-1][1] = prb
+        else:
+            runs.append([prb, prb])
+    return runs
+
+
+def _body(payload: bytes | memoryview) -> bytes | memoryview:
+    """Without the head of a signature."""
+    return payload[HEAD_OCTETS:] if bytes(payload[:2]) == MAGIC else payload
