@@ -37,16 +37,18 @@ class Block:
     renewed_ns: int
     state: str = "asked"
     reason: str = ""
-    answered_ns: int | None = None
+    installed_ns: int | None = None
     ran_ns: int | None = None
+    on_air_ns: int | None = None
+    ended_ns: int | None = None
     installed_step: int | None = None
     on_air_step: int | None = None
     ended_step: int | None = None
 
-    def end(self, state: str, step: int) -> None:
+    def end(self, state: str, now_ns: int, step: int) -> None:
         """It stands no more."""
-        self.state = state
-        self.ended_step = self.ended_step or step
+        if self.ended_step is None:
+            self.state, self.ended_ns, self.ended_step = state, now_ns, step
 
 
 class Blocks:
@@ -61,6 +63,8 @@ class Blocks:
             asked = PrbBlock.decode(_body(payload))
         except MalformedPayload:
             return  # a policy, or what the exporter refuses
+        if not asked.prbs:
+            return  # it ends the block that stands, which the answer says
         before = self._blocks.get(asked.id)
         if before is not None and before.prbs == asked.prbs and before.ended_step is None:  # it is renewed
             before.renewed_ns, before.validity_ms = asked.issued_ns, asked.validity_ms
@@ -82,26 +86,25 @@ class Blocks:
         if block is None:
             return  # asked before this view, or of another twin
         if result.status != "installed":
-            block.end(result.status, step)
+            block.end(result.status, result.time_ns, step)
         elif block.ended_step is None and block.installed_step is None:
-            block.state, block.installed_step = "installed", step
+            block.state, block.installed_ns, block.installed_step = "installed", result.time_ns, step
+            block.ran_ns = result.e3.ran_ns if result.e3 is not None else None
         else:
             return  # renewed
         block.reason = result.reason or block.reason
-        block.answered_ns = result.time_ns
-        block.ran_ns = result.e3.ran_ns if result.e3 is not None else block.ran_ns
 
     def observed(self, observed_ns: int, step: int) -> None:
         """A record has come, which the gNB observed at this time on the exporter's clock."""
         for block in self._blocks.values():
-            if block.state == "installed" and observed_ns > (block.answered_ns or 0):
-                block.state, block.on_air_step = "on air", step
+            if block.state == "installed" and observed_ns > (block.installed_ns or 0):
+                block.state, block.on_air_ns, block.on_air_step = "on air", observed_ns, step
 
     def look(self, now_ns: int, step: int) -> None:
         """End what got no answer in its validity."""
         for block in self._blocks.values():
             if block.state == "asked" and now_ns - block.renewed_ns > block.validity_ms * _MS:
-                block.end("no answer" if block.prbs else "cleared", step)
+                block.end("no answer", now_ns, step)
 
     def described(self) -> list[dict[str, Any]]:
         """As JSON, the newest first; times as text, as JavaScript's numbers are too small for them."""
@@ -109,7 +112,6 @@ class Blocks:
 
 
 def _described(identifier: str, block: Block) -> dict[str, Any]:
-    answered_ns, asked_ns = block.answered_ns, block.asked_ns
     return {
         "id": identifier,
         "by": block.by,
@@ -117,11 +119,16 @@ def _described(identifier: str, block: Block) -> dict[str, Any]:
         "ranges": ranges(block.prbs),
         "state": block.state,
         "reason": block.reason,
-        "asked_ns": str(asked_ns),
-        "answered_ns": None if answered_ns is None else str(answered_ns),
-        "ran_ns": None if block.ran_ns is None else str(block.ran_ns),
+        **{
+            f"{name}_ns": _text(getattr(block, f"{name}_ns"))
+            for name in ("asked", "installed", "ran", "on_air", "ended")
+        },
         "steps": [block.asked_step, block.installed_step, block.on_air_step, block.ended_step],
     }
+
+
+def _text(time_ns: int | None) -> str | None:
+    return None if time_ns is None else str(time_ns)
 
 
 def ranges(prbs: Iterable[int]) -> list[list[int]]:

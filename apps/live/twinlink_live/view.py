@@ -29,10 +29,12 @@ MAX_WATERFALLS = 4  # of flows and nodes
 MAX_STRIPS = 8
 MAX_EVENTS = 50
 MAX_SPANS = 64
+MAX_ANALYSED = 256  # between two looks
+MADE = "made"  # direction of what the twin has made of what it received
 # A message of rows: for each row the step, the number of the waterfall, what the row is, its octets; then these.
 ROW_HEAD = struct.Struct(">IBBH")
 _REPORTED = Gap, Lost, PeerDown, PeerUp, Restarted, SyncChanged, Unclaimed
-_DECISIONS, _RESULTS = "control", "control-result"
+_SPECTRUM, _DECISIONS, _RESULTS = "spectrum", "control", "control-result"
 Key = tuple[str, str, str]  # direction, flow, node
 
 
@@ -57,6 +59,7 @@ class View:
         self._spans_lock = threading.Lock()
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
         self._left_out = 0
+        self._analysed: deque[Record] = deque(maxlen=MAX_ANALYSED)
         self._rows: deque[list[bytes]] = deque(maxlen=REPEATED_STEPS)
         self._state_sender = pages.sender(STATE_FLOW, overflow="latest", reliability="detect")
         self._rows_sender = pages.sender(ROWS_FLOW, overflow="latest", reliability="detect")
@@ -82,6 +85,15 @@ class View:
             if found := ranges(sorted(prbs)):
                 self._spans.append({"ranges": found, "steps": [self._step, None]})
 
+    def on_analysed(self, record: Record) -> None:
+        """What the twin has made of a record of flow ``spectrum``; its levels are `FREE`, `USED` and `INTERFERED`."""
+        self._analysed.append(record)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser is there."""
+        return self._newest.active
+
     # On the thread of this view
 
     def _run(self) -> None:
@@ -90,6 +102,7 @@ class View:
             active = bool(self._pages.peers())
             if active and not self._newest.active:
                 self._readings = Readings(self._link)  # rates are since now
+                self._rows.clear()
             self._newest.active = active
             now_step = int((time.monotonic() - began) / STEP_S)
             self._step = self._step + 1 if active else max(self._step + STATE_STEPS, now_step)
@@ -111,6 +124,11 @@ class View:
             if messages:
                 self._take(direction, flow, messages, left_out, nodes)
         self._newest.looked()
+        if self._analysed:
+            made = self._waterfalls.setdefault((MADE, _SPECTRUM, self._link.node), Waterfall())
+            while self._analysed:
+                made.add(self._analysed.popleft())
+                made.passed, made.decoded = made.passed + 1, made.decoded + 1
         self._blocks.look(time.time_ns(), self._step)
 
     def _take(self, direction: str, flow: str, messages: list[Seen], left_out: int, nodes: dict[int, str]) -> None:

@@ -10,6 +10,7 @@ from twinlink.slots import SlotSpectrum, db_octets, is_slots, power_per_prb
 from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
 # What a row is.
+FREE, USED, INTERFERED = 0, 1, 2  # levels of what the twin has made of records
 NOTHING, DATA, LOST = 0, 1, 2  # nothing came; records came; some were lost
 SPECTRUM_HEAD = b'{"format":"twinlink-spectrum/'
 SPECTRUM_HEAD_AT = 2
@@ -23,7 +24,7 @@ def is_spectrum(flow: str, payload: bytes | memoryview) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The power of a part of the carrier, as octets of `twinlink.slots` (half a dB above -30.5 dB), by PRB.
+    """The power of a part of the carrier, as octets of `twinlink.slots` (half a dB above -30.5 dB), by PRB; or its use.
 
     ``observed_ns``: Unix time at which the exporter got the newest of it.
     """

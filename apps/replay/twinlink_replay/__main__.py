@@ -100,6 +100,7 @@ def _check_outputs(given: argparse.Namespace) -> None:
 def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
+    from .showing import Showing
     from .twin.authentication import Authentication
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
@@ -145,7 +146,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
                 serving.serving(given.live, link, partial(log, PROGRAM)) as view,
             ):
                 if view is not None:
-                    twin.on_interference = view.on_interference
+                    twin.watcher = Showing(view)
                 why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()

@@ -74,7 +74,7 @@ export class Marks {
       if (at > plot.left + plot.width - 8) continue;
       context.fillText(String(prb), Math.max(at, plot.left + 4), foot + 5);
       if (at + 25 > plot.left + plot.width || at < free) continue;
-      context.fillText(((one.low_hz + (prb - one.first_prb) * hz) / 1e6).toFixed(2), Math.max(at, plot.left + 20), foot + 20);
+      context.fillText(((one.low_hz + (prb - one.first_prb) * hz) / 1e6).toFixed(2), Math.max(at, plot.left + 23), foot + 20);
       free = at + second;
     }
   }

@@ -5,6 +5,7 @@ import { showTables } from "./tables.js";
 import { Waterfall, decibels } from "./waterfall.js";
 
 const DRAW_MS = 100;
+const CLASSES = ["free", "used", "interfered"];
 const element = (id) => document.getElementById(id);
 const make = (tag, content = "", className = "") => Object.assign(document.createElement(tag), { textContent: content, className });
 
@@ -44,7 +45,8 @@ function showState(given) {
   element("behind").textContent = behind ? `This browser was too slow for ${Number((behind * state.step_s).toPrecision(3))} s of rows.` : "";
 }
 
-const says = ({ direction, flow, node }) => `${flow}, ${direction === "sent" ? "as" : "from"} ${node}`;
+const SAYS = { sent: "as sent by", received: "from", made: "as analysed by" };
+const says = ({ direction, flow, node }) => `${flow}, ${SAYS[direction]} ${node}`;
 
 function showWaterfall(one) {
   let figure = figures.get(one.number);
@@ -55,21 +57,23 @@ function showWaterfall(one) {
     data.tabIndex = 0;
     data.setAttribute("role", "img");
     bar.append(least, make("i"), most);
+    bar.hidden = one.direction === "made";
+    if (bar.hidden) element("classes").hidden = false;
     caption.append(title, note, bar);
     plot.append(data, marks);
     box.append(caption, plot);
     element("waterfalls").append(box);
-    const waterfall = new Waterfall(data, state.step_s);
+    const waterfall = new Waterfall(data, state.step_s, one.direction === "made");
     figure = { waterfall, data, title, note, least, most, marks: new Marks(marks, waterfall), before: { passed: one.passed, decoded: one.decoded } };
     figures.set(one.number, figure);
     watchPointer(figure);
   }
   figure.axis = one;
-  figure.title.textContent = `${says(one)}: power by PRB`;
+  figure.title.textContent = `${says(one)}: ${one.direction === "made" ? "use" : "power"} by PRB`;
   const { before } = figure, passed = one.passed - before.passed, decoded = one.decoded - before.decoded;
-  if (passed > 0) figure.sampled = decoded < passed ? `each row is of its newest records, ${Math.round((100 * decoded) / passed)} % of them` : "each row is of all its records";
+  if (passed > 0) figure.sampled = decoded < passed ? `; of the newest ${Math.round((100 * decoded) / passed)} % of the records in it` : "";
   figure.before = { passed: one.passed, decoded: one.decoded };
-  figure.note.textContent = `greatest in ${1000 * state.step_s} ms, newest at the top; ${figure.sampled ?? ""}`;
+  figure.note.textContent = `greatest in ${1000 * state.step_s} ms, newest at the top${figure.sampled ?? ""}`;
   figure.least.textContent = `${decibels(figure.waterfall.least).toFixed(0)}`;
   figure.most.textContent = `${decibels(figure.waterfall.most).toFixed(0)} dB re 1 LSB²`;
   figure.data.setAttribute("aria-label", `${figure.title.textContent}, ${figure.note.textContent}`);
@@ -144,7 +148,7 @@ function watchPointer(figure) {
     const { part, agoS, level } = waterfall.at(...where(event)), { axis } = figure;
     if (!axis.prbs) return;
     const mhz = (axis.low_hz + part * (axis.high_hz - axis.low_hz)) / 1e6, prb = axis.first_prb + Math.floor(part * axis.prbs);
-    element("cursor").textContent = `PRB ${prb} · ${mhz.toFixed(2)} MHz · −${agoS.toFixed(2)} s · ${level === null ? "no record" : `${decibels(level).toFixed(1)} dB`}`;
+    element("cursor").textContent = `PRB ${prb} · ${mhz.toFixed(2)} MHz · −${agoS.toFixed(2)} s · ${level === null ? "no record" : waterfall.isOfClasses ? CLASSES[level] : `${decibels(level).toFixed(1)} dB`}`;
   });
 }
 

@@ -38,13 +38,14 @@ export function showTables(state) {
   ]), "no peer is up");
   fill("blocks", state.blocks.map((block) => [
     { text: STATE[block.state], alarm: block.state === "rejected" || block.state === "no answer" }, block.prbs || "none", block.by,
-    clock(block.asked_ns), right(since(block.answered_ns, block.asked_ns)), right(since(block.ran_ns, block.asked_ns)),
+    clock(block.asked_ns), right(since(block.installed_ns, block) + (block.ran_ns ? `, by the RAN ${since(block.ran_ns, block)}` : "")),
+    right(since(block.on_air_ns, block)), right(since(block.ended_ns, block)),
     [block.id, block.reason].filter(Boolean).join(": "),
   ]), "no block was asked");
   fill("events", state.events.slice().reverse().map((event) => [clock(event.time_ns), event.text]), "no event yet");
 }
 
-const since = (later, ns) => (later === null ? "–" : ms(BigInt(later) - BigInt(ns)));
+const since = (ns, { asked_ns: asked }) => (ns === null ? "–" : ms(BigInt(ns) - BigInt(asked)));
 const oneWay = ({ one_way_ns: one }) => (one ? `${ms(one.p50)} ± ${ms(one.bound)}` : "–");
 
 // Of the flow with the spectrum, or else the one with most goodput.
@@ -58,7 +59,7 @@ function showReadouts(state) {
     ["sync", sync ? SYNC[sync.state] : "–", sync ? `${absent(sync.completeness) ? "–" : number.format(100 * sync.completeness)} % complete` : "not watched here", sync?.state === "in-sync" ? "good" : sync?.state === "out-of-sync" ? "alarm" : ""],
     ["age of the newest", ms(flow?.age_ns), sync?.mean_age_ns ? `mean ${ms(sync.mean_age_ns)}` : flow?.flow ?? "", ""],
     ["rate", shown(flow?.rate_hz, "/s"), flow ? `${whole.format(flow.messages)} messages` : "", ""],
-    ["goodput", rate(flow?.goodput_mb_s), flow ? `${flow.flow}, ${flow.direction}` : "", ""],
+    ["goodput", rate(flow?.goodput_mb_s), flow ? `of ${flow.flow}` : "", ""],
     ["round trip", ms(peer?.rtt_ns.p50), peer ? `99th ${ms(peer.rtt_ns.p99)}` : "nothing was sent from here", ""],
     ["one-way delay", ms(peer?.one_way_ns?.p50), peer?.one_way_ns ? `± ${ms(peer.one_way_ns.bound)}` : "", ""],
     ["lost", lost ? `✕ ${whole.format(lost)}` : "0", "of all flows", lost ? "alarm" : ""],

@@ -23,11 +23,13 @@ const PATTERNS = {                       // told apart by their stripes as well
 export const decibels = (level) => level / STEPS_PER_DB + LOWEST_DB;
 
 export class Waterfall {
+  // isOfClasses: its levels are classes, 0 to 2; a picture of them has a scale that is fixed.
   // rows: newest last, {step, state, levels}. behind: rows that this page was not sent, of those kept. low, high: the
   // part of the carrier that is seen, from 0 to 1.
-  constructor(canvas, stepS) {
+  constructor(canvas, stepS, isOfClasses) {
     Object.assign(this, { canvas, stepS, kept: Math.round(KEPT_S / stepS), rows: [], offset: 0, zoom: 2, paused: false, behind: 0 });
-    [this.least, this.most, this.low, this.high] = [0, 255, 0, 1];
+    [this.least, this.most, this.low, this.high] = [0, isOfClasses ? 2 : 255, 0, 1];
+    this.isOfClasses = isOfClasses;
   }
 
   add(row) {
@@ -85,6 +87,7 @@ export class Waterfall {
 
   // The scale reaches from the least to the greatest level that is seen.
   fit(rows) {
+    if (this.isOfClasses) return;
     let least = 255, most = 0;
     for (const { levels } of rows) {
       for (let at = Math.floor(this.low * levels.length); at < this.high * levels.length; at++) {

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,16 @@ from .source_selection import Carrier, SourceSelection
 BATCH = 16  # records analysed at once, at most; records that arrive one by one are analysed one by one
 
 
+class Watcher(Protocol):
+    """Is shown what a twin makes of records; called on its threads."""
+
+    def on_interference(self, prbs: Sequence[int]) -> None:
+        """Interference is found on these PRBs from now on."""
+
+    def on_analysed(self, records: list[Record], used: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
+        """Which PRBs are used, and which interfered; both of shape ``(records, n_prbs)``."""
+
+
 class Twin:
     """Analyses records in the order of arrival and closes the control loop.
 
@@ -55,7 +66,7 @@ class Twin:
         out_of_sync: how often the records became out of sync.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
-        on_interference: called with the PRBs on which there is interference, whenever they change.
+        watcher: is shown what is made of records; None: nobody.
     """
 
     def __init__(
@@ -84,7 +95,7 @@ class Twin:
         self.left_out = 0
         self.last_ns: int | None = None
         self.done = threading.Event()
-        self.on_interference: Callable[[tuple[int, ...]], object] = lambda prbs: None
+        self.watcher: Watcher | None = None
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
         self._authentication = authentication or Authentication()
         self._node, self._session = node, session
@@ -146,6 +157,8 @@ class Twin:
         if free is not None and self._detector.floor:
             interfered = interfered | (is_loud(features.power, self._detector.floor) & free)
         analysed_ns = time.time_ns()
+        if self.watcher:
+            self.watcher.on_analysed(ours, answer.occupied, interfered)
         for k in range(len(ours)):
             self._decide(self.records + k, interfered[k], ours[k])
         if self._recording:
@@ -168,6 +181,8 @@ class Twin:
         loud = is_loud(power, self._floor.add(power))
         interfered = np.zeros(power.shape, np.bool_) if free is None else loud & free
         analysed_ns = time.time_ns()
+        if self.watcher:
+            self.watcher.on_analysed(records, loud, interfered)
         for k, record in enumerate(records):
             self._decide(self.records + k, interfered[k], record)
         if self._recording:
@@ -277,7 +292,8 @@ class Twin:
             self._propose(block)
 
     def _report_change(self, change: Change, index: int) -> None:
-        self.on_interference(change.prbs)
+        if self.watcher:
+            self.watcher.on_interference(change.prbs)
         if change.prbs:
             text = f"interference on PRBs {format_prbs(change.prbs)} (record {index})"
             self._journal.event("interference", text, prbs=change.prbs, first_record=index)
