@@ -71,7 +71,7 @@ function showWaterfall(one) {
   figure.axis = one;
   figure.title.textContent = `${says(one)}: ${one.direction === "made" ? "use" : "power"} by PRB`;
   const { before } = figure, passed = one.passed - before.passed, decoded = one.decoded - before.decoded;
-  if (passed > 0) figure.sampled = decoded < passed ? `; of the newest ${Math.round((100 * decoded) / passed)} % of the records in it` : "";
+  if (passed > 0) figure.sampled = decoded < passed ? `; from the newest ${Math.round((100 * decoded) / passed)} % of its records` : "";
   figure.before = { passed: one.passed, decoded: one.decoded };
   figure.note.textContent = `greatest in ${1000 * state.step_s} ms, newest at the top${figure.sampled ?? ""}`;
   figure.least.textContent = `${decibels(figure.waterfall.least).toFixed(0)}`;

@@ -60,7 +60,7 @@ function showReadouts(state) {
     ["age of the newest", ms(flow?.age_ns), sync?.mean_age_ns ? `mean ${ms(sync.mean_age_ns)}` : flow?.flow ?? "", ""],
     ["rate", shown(flow?.rate_hz, "/s"), flow ? `${whole.format(flow.messages)} messages` : "", ""],
     ["goodput", rate(flow?.goodput_mb_s), flow ? `of ${flow.flow}` : "", ""],
-    ["round trip", ms(peer?.rtt_ns.p50), peer ? `99th ${ms(peer.rtt_ns.p99)}` : "nothing was sent from here", ""],
+    ["round trip", ms(peer?.rtt_ns.p50), peer ? `99th ${ms(peer.rtt_ns.p99)}` : "nothing sent", ""],
     ["one-way delay", ms(peer?.one_way_ns?.p50), peer?.one_way_ns ? `± ${ms(peer.one_way_ns.bound)}` : "", ""],
     ["lost", lost ? `✕ ${whole.format(lost)}` : "0", "of all flows", lost ? "alarm" : ""],
     ["block", block ? `PRB ${block.prbs}` : "none", block ? STATE[block.state] : `${up.length} ${up.length === 1 ? "peer" : "peers"} up`, ""],
