@@ -1,6 +1,7 @@
 """A real browser without a screen, driven by the Chrome DevTools Protocol."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -79,6 +80,22 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, text=key if len(key) == 1 else "")
 
+    def show(self, width: int, height: int, scheme: str = "light") -> None:
+        """Have the page think that the screen is so; ``scheme`` is light or dark."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **metrics)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def signal_renderers(self, number: int) -> None:
+        """Send a signal to the processes of the pages, as a debugger or a suspended tab stops them."""
+        for folder in Path("/proc").iterdir():
+            try:
+                is_page = folder.name.isdecimal() and b"--type=renderer" in (folder / "cmdline").read_bytes()
+                if is_page and _parent(_parent(int(folder.name))) == self._process.pid:  # the zygote is between
+                    os.kill(int(folder.name), number)
+            except OSError:  # it has ended
+                continue
+
     def close(self) -> None:
         self._stack.close()
         self._process.terminate()
@@ -86,3 +103,7 @@ class Browser:
         self._drain.join()
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -1,15 +1,20 @@
 """The page in a real browser, beside a real link."""
 
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from twinlink_live import serving
 
 import twinlink
 from tests.cli.running import Start
 from tests.live import chromium
+from twinlink.appkit.convert import http_address
+from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
 from twinlink.testing import free_endpoint, patience, wait_until
 
@@ -50,6 +55,9 @@ class Gnb(threading.Thread):
             sender = link.sender("spectrum", overflow="latest")
             while not self._ended.wait(0.01):
                 sender.send(record(self.loud))
+
+    def answer(self, result: bytes) -> None:
+        self._link.sender("control-result").send(result)
 
     def end(self) -> None:
         self._ended.set()
@@ -119,3 +127,91 @@ def test_a_page_of_another_site_is_refused(start: Start, endpoint: str, browser:
         f"window.socket = new WebSocket('ws://{http}/', 'twinlink.1'); socket.onclose = () => window.ended = true"
     )
     wait_until(lambda: browser.value("window.ended"), patience())
+
+
+BRIGHT = """
+(() => {
+  const canvas = document.querySelector("canvas"), context = canvas.getContext("2d");
+  const row = context.getImageData(0, 0, canvas.width, 1).data;
+  let bright = 0;
+  for (let at = 0; at < row.length; at += 4) bright += row[at] > 128;
+  return bright / canvas.width;
+})()
+"""
+MARKED = """
+(() => {
+  const canvas = document.querySelector(".marks"), context = canvas.getContext("2d");
+  const row = context.getImageData(0, 10, canvas.width, 1).data;
+  return [...row].filter((value, at) => at % 4 === 3 && value > 0).length / canvas.width;
+})()
+"""  # how much of the edge above the waterfall is marked
+
+
+@needs_browser
+def test_a_program_shows_its_own_link(endpoint: str, browser: chromium.Browser) -> None:
+    page = free_endpoint().removeprefix("tcp/")
+    with (
+        twinlink.open("zeromq", connect=endpoint, node="twin") as twin,
+        serving.serving(http_address(page), twin, print),
+    ):
+        gnb = Gnb(endpoint)
+        gnb.start()
+        try:
+            twin.receiver("spectrum", handler=lambda message: None)
+            browser.show(1280, 900)
+            browser.open(f"http://{page}/")
+            wait_until(lambda: browser.value(PIXELS))
+            _zooms(browser)
+            _shows_a_block(browser, twin, gnb)
+            _fits_a_phone(browser)
+            _a_stopped_tab_holds_up_nothing(browser, twin, gnb)
+        finally:
+            gnb.end()
+    assert [one for one in browser.reports if "ERR_CONNECTION" not in str(one)] == []
+
+
+def _zooms(browser: chromium.Browser) -> None:
+    """One PRB of 20 is loud; of half as many it is a tenth of the picture."""
+    wait_until(lambda: browser.value(BRIGHT) == pytest.approx(1 / PRBS, rel=0.2))
+    browser.press("i")
+    wait_until(lambda: browser.value(BRIGHT) == pytest.approx(2 / PRBS, rel=0.2))
+    browser.press("ArrowRight")
+    browser.press("ArrowRight")
+    wait_until(lambda: browser.value(BRIGHT) == 0)  # PRBs 10 to 19
+    browser.press("0")
+    wait_until(lambda: browser.value(BRIGHT) == pytest.approx(1 / PRBS, rel=0.2))
+    browser.value("document.querySelector('[data-do=taller]').click()")
+
+
+def _shows_a_block(browser: chromium.Browser, twin: twinlink.Link, gnb: "Gnb") -> None:
+    assert browser.value(MARKED) == 0
+    answers = twin.receiver("control-result")
+    twin.sender("control").send(PrbBlock("b-1", tuple(range(5, 10)), time.time_ns(), 60_000).encode())
+    state = "document.querySelector('#blocks td').textContent"
+    wait_until(lambda: browser.value(state) == "… asked")
+    gnb.answer(PrbBlockResult("b-1", "installed", tuple(range(5, 10)), 2).encode())
+    assert next(iter(answers)).node == "gnb"
+    wait_until(lambda: browser.value(state) == "■ installed")  # what was observed before is not on air with it
+    wait_until(lambda: browser.value(MARKED) == pytest.approx(5 / PRBS, rel=0.2))
+
+
+def _fits_a_phone(browser: chromium.Browser) -> None:
+    light = browser.value("getComputedStyle(document.body).backgroundColor")
+    browser.show(390, 844, "dark")
+    assert browser.value("getComputedStyle(document.body).backgroundColor") != light
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+    edges = (
+        "[...document.querySelectorAll('button, h1, h2, dd, canvas')].map((one) => one.getBoundingClientRect().right)"
+    )
+    assert max(browser.value(edges)) <= 390
+
+
+def _a_stopped_tab_holds_up_nothing(browser: chromium.Browser, twin: twinlink.Link, gnb: "Gnb") -> None:
+    browser.signal_renderers(signal.SIGSTOP)
+    try:
+        before = twin.stats()["received"]["spectrum"]["received"]
+        wait_until(lambda: twin.stats()["received"]["spectrum"]["received"] > before + 300)
+        assert twin.stats()["received"]["spectrum"]["missing"] == 0
+    finally:
+        browser.signal_renderers(signal.SIGCONT)
+    wait_until(lambda: browser.value("document.getElementById('link').textContent") == "connected")

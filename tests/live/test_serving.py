@@ -1,5 +1,6 @@
 """A program shows its own link: both directions, beside a recorder, with the numbers of its stats."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_blocks_from_before_the_browser_and_from_both_flows(ends: tuple[twinlink
     page = free_endpoint()
     with serving.serving(http_address(page.removeprefix("tcp/")), twin, print) as view:
         assert view is not None
-        twin.sender("control").send(PrbBlock("b-1", (1,), 10, 2**31 - 1).encode())
+        twin.sender("control").send(PrbBlock("b-1", (1,), time.time_ns(), 60_000).encode())
         assert next(iter(decisions)).node == "twin"
         gnb.sender("control-result").send(PrbBlockResult("b-1", "installed", (1,), 20).encode())
         assert next(iter(results)).node == "gnb"
