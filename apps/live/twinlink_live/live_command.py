@@ -22,7 +22,7 @@ CHECK_S = 1.0
 EXAMPLES = """
 twinlink live 10.0.0.5                   # then open http://127.0.0.1:8080
 twinlink live twin:7447 --transport zenoh --http 127.0.0.1:9000
-twinlink live 10.0.0.5 --http 0.0.0.0:8080  # for others: prints an address with a token
+twinlink live 10.0.0.5 --http 0.0.0.0:8080  # prints an address with a token
 twinlink live --listen tcp/0.0.0.0:7447  # in place of the listener
 """
 
