@@ -1,26 +1,39 @@
-"""The counters of a link as the page shows them: those of ``link.stats()``, with rates since the last look."""
+"""What a view shows of the link of its own program: both directions, with the counters of ``link.stats()``."""
 
 import time
 from typing import Any
 
 import twinlink
 from twinlink.protocol.session import PeerState
+from twinlink.protocol.wire import RECEIVED, SENT
 
-from .newest import RECEIVED, SENT
+from .newest import Newest
 
 _STATES = {PeerState.UP: "up", PeerState.HEARD: "joining", PeerState.DEAF: "deaf", PeerState.SILENT: "silent"}
 
 
-class Readings:
-    """Looks at a link's counters."""
+class OwnLink:
+    """A `Source` of what passes a link; without a browser, next to nothing is on the way of a message."""
 
     def __init__(self, link: twinlink.Link) -> None:
+        self.newest = Newest()
+        self.node = link.node
         self._link = link
         self._before: dict[tuple[str, str], tuple[int, int]] = {}
         self._looked_s = time.monotonic()
 
-    def look(self) -> dict[str, Any]:
-        """Flows of both directions, and peers."""
+        link._driver.add_tap(self.newest)
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._link._driver.remove_tap(self.newest)
+
+    def names(self) -> dict[int, str]:
+        """See `Source`."""
+        return {self._link.epoch: self.node} | {peer.epoch: peer.node for peer in self._link._session.known_peers()}
+
+    def read(self) -> dict[str, Any]:
+        """See `Source`."""
         now_s = time.monotonic()
         elapsed_s, self._looked_s = now_s - self._looked_s, now_s
         stats, sessions = self._link.stats(), self._link._session.known_peers()
