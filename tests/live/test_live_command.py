@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+import time
 import urllib.error
 import urllib.request
 from typing import Any
@@ -15,6 +16,7 @@ from websockets.typing import Subprotocol
 
 import twinlink
 from tests.cli.running import Start
+from twinlink.control import PrbBlock
 from twinlink.spectrum import Spectrum
 from twinlink.testing import free_endpoint, patience, wait_until
 
@@ -62,6 +64,35 @@ def test_a_peer_of_the_page_gets_what_the_link_carries(start: Start, endpoint: s
             assert json.dumps(states[-1])
         run.interrupt()
         assert run.code() == 0
+
+
+def test_at_a_mirror_it_shows_both_directions_of_the_observed_node(start: Start, endpoint: str) -> None:
+    page, mirrored = free_endpoint(), free_endpoint()
+    with (
+        twinlink.open("zeromq", listen=endpoint, node="twin") as twin,
+        twin.mirror(mirrored),
+        twinlink.open("zeromq", connect=endpoint, node="gnb") as gnb,
+    ):
+        twin.receiver("spectrum", handler=lambda message: None)
+        gnb.receiver("control", handler=lambda message: None)
+        gnb.wait_ready(patience())
+        start("live", mirrored, "--http", page.removeprefix("tcp/")).wait_for("open http://")
+        states: list[dict[str, Any]] = []
+        with twinlink.open("websocket", connect=page, node="browser") as browser:
+            browser.receiver("live-state", handler=lambda message: states.append(message.json()))
+
+            def flows() -> list[tuple[str, str, list[str]]]:
+                gnb.sender("spectrum").send(SPECTRUM.encode())
+                twin.sender("control").send(PrbBlock("b-1", (1,), time.time_ns(), 60_000).encode())
+                rows = states[-1]["flows"] if states else []
+                return [(one["direction"], one["flow"], one["nodes"]) for one in rows]
+
+            expected = [("received", "spectrum", ["gnb"]), ("sent", "control", ["twin"])]
+            wait_until(lambda: flows() == expected and states[-1]["blocks"] and states[-1]["waterfalls"])
+            state = states[-1]
+            assert (state["node"], [one["node"] for one in state["peers"]]) == ("twin", ["gnb"])
+            assert [(one["direction"], one["node"]) for one in state["waterfalls"]] == [("received", "gnb")]
+            assert [(one["id"], one["by"], one["state"]) for one in state["blocks"]] == [("b-1", "twin", "asked")]
 
 
 def test_beyond_loopback_the_address_has_a_token_that_everything_needs(start: Start, endpoint: str) -> None:

@@ -1,8 +1,9 @@
 """What a tap keeps for the view: bounded, the newest of each topic, and nothing while nobody looks."""
 
-from twinlink_live.newest import KEPT, LOOK_OCTETS, MAX_TOPICS, RECEIVED, SENT, Newest
+from twinlink_live.newest import KEPT, LOOK_OCTETS, MAX_TOPICS, Newest
 
 from twinlink.protocol.frames import Kind, frame
+from twinlink.protocol.wire import RECEIVED, SENT
 
 EPOCH = 7
 

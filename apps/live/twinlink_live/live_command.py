@@ -8,21 +8,20 @@ twinlink-replay and `twinlink demo` show their own link, both directions of it, 
 import argparse
 from functools import partial
 
-import twinlink
 from twinlink.appkit import convert, linking
 from twinlink.appkit.console import DONE, Stop, log
 from twinlink.appkit.options import Parser
 from twinlink.cli import looking
-from twinlink.cli.flow_finder import FlowFinder
 
 from . import serving
+from .seen_link import SeenLink
 
 _NAME = "twinlink live"
 CHECK_S = 1.0
 EXAMPLES = """
 twinlink live 10.0.0.5                   # then open http://127.0.0.1:8080
 twinlink live twin:7447 --transport zenoh --http 127.0.0.1:9000
-twinlink live 10.0.0.5 --http 0.0.0.0:8080  # for others: prints an address with a token
+twinlink live 10.0.0.5 --http 0.0.0.0:8080  # prints an address with a token
 twinlink live --listen tcp/0.0.0.0:7447  # in place of the listener
 """
 
@@ -44,18 +43,16 @@ def run(given: argparse.Namespace) -> int:
     with (
         Stop() as stop,
         looking.open_link(given, "live") as link,
-        serving.serving(given.http, link, lambda text: _tell(f"{linking.endpoint(given)}; {text}, Ctrl-C ends it")),
+        serving.serving_source(
+            given.http,
+            partial(SeenLink, link),
+            lambda text: _tell(f"{linking.endpoint(given)}; {text}, Ctrl-C ends it"),
+        ),
     ):
-        FlowFinder(link, ("*",), partial(_watch, link))
         linking.tell_if_no_peer(link, _tell)
         while not stop.wait(CHECK_S):
             pass
     return DONE
-
-
-def _watch(link: twinlink.Link, flow: str) -> None:
-    link.sync(flow)
-    link.receiver(flow, handler=lambda message: None)  # the view sees what passes the link
 
 
 def _tell(text: str) -> None:

@@ -5,34 +5,25 @@ Nothing is decoded on the threads of the link.  What is beyond the limits is lef
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from twinlink import Message
 from twinlink.events import Event
-from twinlink.protocol.frames import (
-    BUNDLE_WORD,
-    DATA_WORD,
-    FLOW_NAME,
-    HEADER,
-    HEADER_OCTETS,
-    RETRANSMIT_WORD,
-    Frame,
-    MalformedFrame,
-    parse_bundle,
-)
+from twinlink.protocol.frames import BUNDLE_WORD, DATA_WORD, HEADER_OCTETS, RETRANSMIT_WORD, Frame, MalformedFrame
+from twinlink.protocol.wire import RECEIVED, SENT, flow_of, messages_of
 
-RECEIVED, SENT = "received", "sent"
 KEPT = 16  # frames of a topic, between two looks
 MAX_TOPICS = 256  # of which frames are kept
 LOOK_OCTETS = 16 * 1024 * 1024  # kept between two looks, and one frame
 MAX_EVENTS = 256
-ALWAYS = frozenset((b"traffic/control", b"traffic/control-result"))  # decisions are kept while nobody looks, too
+ALWAYS = frozenset(("control", "control-result"))  # decisions are kept while nobody looks, too
 _TRAFFIC = b"traffic/"
+_ALWAYS_TOPICS = frozenset(f"traffic/{flow}".encode() for flow in ALWAYS)
 _MESSAGES = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
 
 
 class Seen(NamedTuple):
-    """One message; ``payload`` is a view into its frame."""
+    """One message; ``payload`` may be a view into its frame."""
 
     epoch: int
     sequence: int
@@ -52,7 +43,7 @@ class Topic:
     __slots__ = "frames", "left_out", "passed"
 
     def __init__(self) -> None:
-        self.frames: deque[Frame] = deque(maxlen=KEPT)
+        self.frames: deque[Frame | Message] = deque(maxlen=KEPT)
         self.passed = self.left_out = 0
 
     def take(self) -> tuple[list[Seen], int]:
@@ -61,8 +52,13 @@ class Topic:
         messages: list[Seen] = []
         left_out, self.left_out = self.left_out, 0
         while frames:
+            one = frames.popleft()
+            if isinstance(one, Message):
+                messages.append(Seen(one.epoch, one.sequence, one.sent_ns, one.payload))
+                continue
             with contextlib.suppress(MalformedFrame):  # the session counts it
-                messages += messages_of(frames.popleft())
+                for _, epoch, sequence, sent_ns, frame in messages_of(one):
+                    messages.append(Seen(epoch, sequence, sent_ns, memoryview(frame)[HEADER_OCTETS:]))
         return messages, left_out
 
 
@@ -79,19 +75,29 @@ class Newest:
         self.active = False
         self.topics: dict[tuple[str, str], Topic] = {}
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
-        self._by_topic: dict[tuple[str, bytes], Topic] = {}
+        self._flows: dict[bytes, str] = {}  # by topic of the wire
         self._octets = 0  # since the last look
 
     def on_received(self, topic: bytes, frame: Frame, now_ns: int) -> None:
         """See `Tap`."""
-        if (self.active or topic in ALWAYS) and bytes(frame[:4]) in _MESSAGES:
-            self._put(RECEIVED, topic, frame)
+        if not (self.active or topic in _ALWAYS_TOPICS) or bytes(frame[:4]) not in _MESSAGES:
+            return
+        if (flow := self._flows.get(topic)) is None:
+            flow = flow_of(topic) if topic.startswith(_TRAFFIC) else None
+            if flow is None or len(self._flows) >= MAX_TOPICS:
+                return
+            self._flows[topic] = flow
+        self._put(RECEIVED, flow, frame, len(frame))
 
     def on_sent(self, flow: str, frame: bytes) -> None:
         """See `Tap`."""
-        topic = f"traffic/{flow}".encode()
-        if self.active or topic in ALWAYS:
-            self._put(SENT, topic, frame)
+        if self.active or flow in ALWAYS:
+            self._put(SENT, flow, frame, len(frame))
+
+    def on_message(self, direction: str, message: Message) -> None:
+        """As the tap's methods, where there is no frame."""
+        if self.active or message.flow in ALWAYS:
+            self._put(direction, message.flow, message, len(message.payload))
 
     def on_control_sent(self, frames: list[tuple[bytes, bytes]], now_ns: int) -> None:
         """See `Tap`."""
@@ -104,36 +110,16 @@ class Newest:
         """What was kept has been taken."""
         self._octets = 0
 
-    def _put(self, direction: str, name: bytes, frame: Frame) -> None:
-        topic = self._by_topic.get((direction, name)) or self._add(direction, name)
+    def _put(self, direction: str, flow: str, one: Frame | Message, size: int) -> None:
+        topic = self.topics.get((direction, flow))
         if topic is None:
-            return
+            if len(self.topics) >= MAX_TOPICS:
+                return
+            topic = self.topics[direction, flow] = Topic()
         topic.passed += 1
-        size = len(frame)
         if self._octets + size > LOOK_OCTETS and self._octets:
             topic.left_out += 1
             return
         self._octets += size
         topic.left_out += len(topic.frames) == KEPT
-        topic.frames.append(frame)
-
-    def _add(self, direction: str, name: bytes) -> Topic | None:
-        flow = name.removeprefix(_TRAFFIC).decode("ascii", "replace")
-        if not name.startswith(_TRAFFIC) or not FLOW_NAME.fullmatch(flow) or len(self.topics) >= MAX_TOPICS:
-            return None
-        topic = self._by_topic[direction, name] = self.topics[direction, flow] = Topic()
-        return topic
-
-
-def messages_of(frame: Frame) -> Iterator[Seen]:
-    """The messages of a frame.  Raises MalformedFrame."""
-    if len(frame) < HEADER_OCTETS:
-        raise MalformedFrame("truncated")
-    word, length, epoch, sequence, sent_ns = HEADER.unpack_from(frame)
-    end = HEADER_OCTETS + length  # octets of the transport may follow
-    if word == BUNDLE_WORD:
-        bundle = parse_bundle(frame[:end], epoch)
-        for number, sent, payload in zip(bundle.sequences, bundle.sent_ns, bundle.payloads, strict=True):
-            yield Seen(epoch, number, sent, payload)
-    elif word in (DATA_WORD, RETRANSMIT_WORD):
-        yield Seen(epoch, sequence, sent_ns, memoryview(frame)[HEADER_OCTETS:end])
+        topic.frames.append(one)

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import as_file, files
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from twinlink.appkit.options import Container
 from twinlink.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from .view import View
+    from .view import Source, View
 
 HTTP_PORT = 8080
 ADDRESS = convert.HttpAddress("127.0.0.1", HTTP_PORT)
@@ -32,20 +33,20 @@ def add_option(parser: Container) -> None:
     )
 
 
-def plan(address: "convert.HttpAddress | None") -> list[str]:
+def plan(address: convert.HttpAddress | None) -> list[str]:
     """The line about ``--live`` for ``--check``."""
     return ["live: not served (--live)" if address is None else f"live: a page at http://{address}"]
 
 
 @contextmanager
 def serving(
-    address: "convert.HttpAddress | None", link: twinlink.Link, tell: Callable[[str], object]
+    address: convert.HttpAddress | None, link: twinlink.Link, tell: Callable[[str], object]
 ) -> "Iterator[View | None]":
-    """Serve the page inside a ``with`` statement; without an address, do nothing.
+    """Show a program's own link inside a ``with`` statement, both directions; without an address, do nothing.
 
     Args:
         address: of ``--live``; one beyond loopback has a token in the address of the page, made anew each time.
-        link: what is shown, both directions of it.
+        link: what is shown.
         tell: called once with the page's address.
 
     Raises:
@@ -55,7 +56,18 @@ def serving(
     if address is None:
         yield None
         return
-    from .view import View  # programs that show nothing do without numpy
+    from .own_link import OwnLink  # programs that show nothing do without numpy
+
+    with serving_source(address, partial(OwnLink, link), tell) as view:
+        yield view
+
+
+@contextmanager
+def serving_source(
+    address: convert.HttpAddress, source: "Callable[[], Source]", tell: Callable[[str], object]
+) -> "Iterator[View]":
+    """As `serving`, of what ``source`` makes once the page can be served."""
+    from .view import View
 
     token = "" if _is_loopback(address.host) else secrets.token_urlsafe(TOKEN_OCTETS)
     with (
@@ -70,7 +82,7 @@ def serving(
             origins="*" if token else f"http://{address},http://localhost:{address.port}",
         ) as pages,
     ):
-        view = View(link, pages)
+        view = View(source(), pages)
         view.start()
         try:
             tell(_told(address, token))
@@ -89,7 +101,7 @@ def refuse_beyond_loopback(address: convert.HttpAddress | None) -> None:
         )
 
 
-def _told(address: "convert.HttpAddress", token: str) -> str:
+def _told(address: convert.HttpAddress, token: str) -> str:
     if not token:
         return f"open http://{address} in a browser"
     return (

@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import twinlink
 from twinlink.appkit import linking
@@ -13,10 +13,10 @@ from twinlink.cli.payload_line import HEAD_OCTETS, payload_format
 from twinlink.errors import LinkClosed, MalformedPayload, TransportError, TwinlinkError
 from twinlink.events import Event, Gap, Lost, PeerDown, PeerUp, Restarted, SyncChanged, Unclaimed
 from twinlink.process.guarded_thread import GuardedThread
+from twinlink.protocol.wire import SENT
 
 from .blocks import Blocks, ranges
-from .newest import RECEIVED, Newest, Seen
-from .readings import Readings
+from .newest import Newest, Seen
 from .strips import Strip, is_numbers
 from .waterfall import Record, Waterfall, is_spectrum
 
@@ -38,17 +38,37 @@ _SPECTRUM, _DECISIONS, _RESULTS = "spectrum", "control", "control-result"
 Key = tuple[str, str, str]  # direction, flow, node
 
 
-class View:
-    """Looks at ``link`` and sends what is seen on ``pages``, whose peers are browsers.
+class Source(Protocol):
+    """A link that is looked at.
 
-    A browser that takes less gets the newest state and rows: both flows conflate.  The threads of ``link`` only put
+    Attributes:
+        newest: what passes it.
+        node: whose link it is.
+    """
+
+    newest: Newest
+    node: str
+
+    def names(self) -> dict[int, str]:
+        """Names of sessions by epoch."""
+
+    def read(self) -> dict[str, Any]:
+        """Its flows and peers as the page has them; rates are since the last call."""
+
+    def close(self) -> None:
+        """Nothing more is looked at."""
+
+
+class View:
+    """Looks at a link and sends what is seen on ``pages``, whose peers are browsers.
+
+    A browser that takes less gets the newest state and rows: both flows conflate.  The threads of the link only put
     what passes into a bounded queue; all else is done on a thread of the view.  While there is no browser, only the
     decisions are looked at.
     """
 
-    def __init__(self, link: twinlink.Link, pages: twinlink.Link) -> None:
-        self._link, self._pages = link, pages
-        self._newest, self._readings = Newest(), Readings(link)
+    def __init__(self, source: Source, pages: twinlink.Link) -> None:
+        self._source, self._newest, self._pages = source, source.newest, pages
         self._waterfalls: dict[Key, Waterfall] = {}
         self._strips: dict[Key, Strip] = {}
         self._formats: dict[tuple[str, str], str] = {}
@@ -68,14 +88,13 @@ class View:
 
     def start(self) -> None:
         """Begin to look and to send."""
-        self._link._driver.add_tap(self._newest)
         self._thread.start()
 
     def stop(self) -> None:
         """Look no more."""
         self._ended.set()
         self._thread.join()
-        self._link._driver.remove_tap(self._newest)
+        self._source.close()
 
     def on_interference(self, prbs: Iterable[int]) -> None:
         """The twin finds interference on these PRBs from now on; none: on none.  Any thread may call it."""
@@ -101,7 +120,7 @@ class View:
         while not self._ended.is_set():
             active = bool(self._pages.peers())
             if active and not self._newest.active:
-                self._readings = Readings(self._link)  # rates are since now
+                self._source.read()  # rates are since now
                 self._rows.clear()
             self._newest.active = active
             now_step = int((time.monotonic() - began) / STEP_S)
@@ -114,8 +133,7 @@ class View:
 
     def _look(self) -> None:
         """Take in what has passed since the last step."""
-        nodes = {peer.epoch: peer.node for peer in self._link._session.known_peers()}
-        nodes[self._link.epoch] = self._link.node
+        nodes = self._source.names()
         while self._newest.events:
             self._take_event(self._newest.events.popleft(), nodes)
         for (direction, flow), topic in list(self._newest.topics.items()):
@@ -125,7 +143,7 @@ class View:
                 self._take(direction, flow, messages, left_out, nodes)
         self._newest.looked()
         if self._analysed:
-            made = self._waterfalls.setdefault((MADE, _SPECTRUM, self._link.node), Waterfall())
+            made = self._waterfalls.setdefault((MADE, _SPECTRUM, self._source.node), Waterfall())
             while self._analysed:
                 made.add(self._analysed.popleft())
                 made.passed, made.decoded = made.passed + 1, made.decoded + 1
@@ -187,7 +205,7 @@ class View:
             return
         if isinstance(event, Gap | Lost):
             for (direction, flow, node), waterfall in self._waterfalls.items():
-                is_of = node == nodes.get(event.epoch) if isinstance(event, Gap) else direction != RECEIVED
+                is_of = node == nodes.get(event.epoch) if isinstance(event, Gap) else direction == SENT
                 if flow == event.flow and is_of:
                     waterfall.on_lost()
         self._events.append({"time_ns": str(event.time_ns), "text": linking.sentence(event)})
@@ -207,17 +225,18 @@ class View:
 
     def _state(self) -> dict[str, Any]:
         now_ns = time.time_ns()
-        readings = self._readings.look()
-        for flow in readings["flows"]:
+        seen = self._source.read()
+        for flow in seen["flows"]:
             key = flow["direction"], flow["flow"]
             sent_ns, sync = self._sent_ns.get(key), flow.get("sync")
-            flow["format"] = self._formats.get(key)
-            flow["nodes"] = sorted(self._nodes.get(key, ()))
-            flow["age_ns"] = sync["age_ns"] if sync else None if sent_ns is None else now_ns - sent_ns
+            flow["format"] = flow.get("format") or self._formats.get(key)
+            flow.setdefault("nodes", sorted(self._nodes.get(key, ())))
+            if flow.get("age_ns") is None:
+                flow["age_ns"] = sync["age_ns"] if sync else None if sent_ns is None else now_ns - sent_ns
         with self._spans_lock:
             spans = list(self._spans)
         return {
-            **readings,
+            **seen,
             "time_ns": str(now_ns),
             "step": self._step,
             "step_s": STEP_S,

@@ -29,7 +29,7 @@ export function showTables(state) {
     flow.flow, flow.direction === "sent" ? "→ sent" : `← from ${flow.nodes.join(", ") || "nobody yet"}`, flow.format ?? "–",
     right(whole.format(flow.messages)), right(shown(flow.rate_hz, "/s")), right(rate(flow.goodput_mb_s)), right(ms(flow.age_ns)),
     { text: flow.sync ? SYNC[flow.sync.state] : "–", alarm: flow.sync?.state === "out-of-sync" },
-    right(absent(flow.sync?.completeness) ? "–" : `${number.format(100 * flow.sync.completeness)} %`), right(whole.format(flow.repaired)),
+    right(absent(flow.sync?.completeness) ? "–" : `${number.format(100 * flow.sync.completeness)} %`), right(absent(flow.repaired) ? "–" : whole.format(flow.repaired)),
     right(flow.lost ? `✕ ${whole.format(flow.lost)}` : "0", flow.lost > 0),
   ]), "no flow yet");
   fill("peers", state.peers.map((one) => [
