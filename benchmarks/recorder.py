@@ -2,8 +2,8 @@
 
 A gNB sends on a schedule to a twin in another process.  In turns, neither, the gNB or the twin records to ``--folder``.
 The order within a round is drawn by lot.  Printed are, for each rate, percentiles of the one-way delay and of the round
-trip over all runs of a kind, and the ratio of the 99th to that without a recorder.  ``--whole`` then records slots of 71 KB,
-2000 a second, for so many seconds on both sides one after the other, and says what was left out.
+trip over all runs of a kind, and the ratio of the 99th to that without a recorder.  ``--whole`` then records slots of 71 KB
+at 2000 a second for so many seconds on both sides, one after the other, and says what was left out.
 """
 
 import argparse

@@ -26,7 +26,7 @@ from .options import RecorderOptions, versions
 FORMAT = 1  # of the recording; another one is not read
 CHUNK_S = 1.0
 COUNT_S = 0.5  # between two counts for `Recorder.stats`
-SLICE, SLICE_PAUSE_S = 64, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
+SLICE, SLICE_PAUSE_S = 8, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
 MAX_CHANNELS = 2 * MAX_STREAMS
 _ACKS = frozenset((int(Kind.ACK),))
 
