@@ -122,7 +122,7 @@ def received(sequence: int, flow: str = "x", payload: bytes = b"", kind: Kind = 
 @pytest.fixture
 def series(tmp_path: Path) -> Series:
     options = RecorderOptions(before_s=3600, min_free_octets=0)
-    return Series(tmp_path / "run.mcap", options, {"node": "twin"}, OWN, dict)
+    return Series(tmp_path / "run.mcap", options, {"node": "twin"}, OWN, stats=dict, pause=lambda: None)
 
 
 def test_what_was_missing_before_and_comes_after_is_expected(series: Series, tmp_path: Path) -> None:

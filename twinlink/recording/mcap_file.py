@@ -189,7 +189,7 @@ class McapFile:
                 + struct.pack(f"<{numbers}Q", *entry.index)
             )
             at += len(indexes[-1])
-        whole = [head, records, b"".join(indexes)]
+        whole: list[Octets] = [head, records, b"".join(indexes)]
         digest = hashlib.sha256()
         for piece in whole:
             digest.update(piece)
