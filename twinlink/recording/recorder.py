@@ -23,7 +23,7 @@ from .trigger import Trigger
 
 LOOK_S = 0.05  # how often the queue is looked at
 # Messages at a time, some 4 us each, then the threads of the link get the interpreter: more where more are queued.
-SLICE, MAX_SLICE, QUEUED_PART = 8, 128, 32
+SLICE, MAX_SLICE, QUEUED_PART = 4, 128, 32
 SLICE_PAUSE_S = 0.0001
 
 
