@@ -150,6 +150,17 @@ def test_what_its_sender_gave_up_before_is_not_missing(series: Series, tmp_path:
     assert verify(tmp_path / "run.mcap").complete
 
 
+def test_a_condition_that_is_met_again_begins_the_next_file_and_marks_the_open_one_seldom(series: Series) -> None:
+    for after_s, files in ((0.0, 3), (3600.0, 1)):
+        trigger, before = Trigger(series, ["flow:x"], 3600, after_s, 2**20), len(series.files)
+        for sequence in range(3):
+            trigger.take(received(sequence))
+            trigger.look()
+        series.end()
+        assert len(series.files) - before == files
+    assert [len(triggers(path)) for path in series.files] == [1] * 4
+
+
 def test_events_messages_and_interferers_are_conditions() -> None:
     conditions = Conditions(["gap", "peer-down", "flow:alarm", "interferer"])
     assert conditions.met(EventItem(Gap(1, "x", PEER, 0, 1))) == "gap"
