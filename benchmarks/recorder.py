@@ -2,8 +2,9 @@
 
 A gNB sends on a schedule to a twin in another process.  In turns, neither, the gNB or the twin records to ``--folder``.
 The order within a round is drawn by lot.  Printed are, for each rate, percentiles of the one-way delay and of the round
-trip over all runs of a kind, and the ratio of the 99th to that without a recorder.  ``--whole`` then records slots of
-71 KB, 2000 a second, for so many seconds on both sides one after the other, and says what was left out.
+trip, each the median over the runs of a kind, and the ratio of the 99th to that without a recorder.  On a machine that
+others use, ``chrt -f 10`` in front keeps their work out.  ``--whole`` then records slots of 71 KB at 2000 a second for
+so many seconds, on one side after the other, and says what was left out.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from twinlink.testing import free_endpoint
 
 SIDES = ("neither", "gnb", "twin")  # of which one records
 TIMES = {"one_way": "twin", "rtt": "gnb"}  # and who sees them
+PERCENTILES = (50, 90, 99)
 PATIENCE_S = 30.0
 
 
@@ -149,22 +151,22 @@ def percentile_ms(times_ns: list[int], percent: int) -> float:
 
 def compare(bench: Bench, load: Load, rounds: int, seconds: float) -> None:
     """Print the figures of one load."""
-    times: dict[tuple[str, str], list[int]] = {}
+    runs: dict[tuple[str, str], list[list[float]]] = {}
     left_out, cores = 0, dict[str, list[float]]()
     for _ in range(rounds):
         for side in random.sample(SIDES, len(SIDES)):
             found = bench.run(load, seconds, side)
             for name in TIMES:
-                times.setdefault((name, side), []).extend(found[name])
+                runs.setdefault((name, side), []).append([percentile_ms(found[name], of) for of in PERCENTILES])
             left_out += found.get("recorded", {}).get("left_out", 0)
             cores.setdefault(side, []).append(sum(found["cores"].values()))
             bench.clear()
     print(f"{load}, {rounds} runs of {seconds:g} s of each kind; {left_out} left out")
     for name in TIMES:
-        for side in SIDES:
-            p50, p90, p99 = (percentile_ms(times[name, side], percent) for percent in (50, 90, 99))
-            times_it = p99 / percentile_ms(times[name, SIDES[0]], 99)
-            print(f"  {name:8} {side:8} p50 {p50:7.3f}  p90 {p90:7.3f}  p99 {p99:7.3f} ms  x {times_it:.2f}")
+        medians = {side: [statistics.median(of) for of in zip(*runs[name, side], strict=True)] for side in SIDES}
+        for side, found_ms in medians.items():
+            text = "  ".join(f"p{of} {ms:7.3f}" for of, ms in zip(PERCENTILES, found_ms, strict=True))
+            print(f"  {name:8} {side:8} {text} ms  x {found_ms[-1] / medians[SIDES[0]][-1]:.2f}")
     print("  cores, both processes:", {side: round(statistics.median(of), 2) for side, of in cores.items()}, flush=True)
 
 

@@ -122,7 +122,7 @@ def received(sequence: int, flow: str = "x", payload: bytes = b"", kind: Kind = 
 @pytest.fixture
 def series(tmp_path: Path) -> Series:
     options = RecorderOptions(before_s=3600, min_free_octets=0)
-    return Series(tmp_path / "run.mcap", options, {"node": "twin"}, OWN, dict)
+    return Series(tmp_path / "run.mcap", options, {"node": "twin"}, OWN, stats=dict, pause=lambda: None)
 
 
 def test_what_was_missing_before_and_comes_after_is_expected(series: Series, tmp_path: Path) -> None:
@@ -148,6 +148,17 @@ def test_what_its_sender_gave_up_before_is_not_missing(series: Series, tmp_path:
     trigger.take(received(4))
     series.end()
     assert verify(tmp_path / "run.mcap").complete
+
+
+def test_a_condition_that_is_met_again_begins_the_next_file_and_marks_the_open_one_seldom(series: Series) -> None:
+    for after_s, files in ((0.0, 3), (3600.0, 1)):
+        trigger, before = Trigger(series, ["flow:x"], 3600, after_s, 2**20), len(series.files)
+        for sequence in range(3):
+            trigger.take(received(sequence))
+            trigger.look()
+        series.end()
+        assert len(series.files) - before == files
+    assert [len(triggers(path)) for path in series.files] == [1] * 4
 
 
 def test_events_messages_and_interferers_are_conditions() -> None:

@@ -332,7 +332,6 @@ def test_signals_end_it_before_the_first_record(endpoint: str, replay: Any, numb
         ),  # an empty range would protect nothing
         (["--idle", "nan"], 3, "nan is out of range"),
         (["--out", "/proc/none"], 2, "/proc/none: No such file or directory; check the path"),
-        (["--out", "/proc/none"], 2, "/proc/none: No such file or directory; check the path"),
     ],
 )
 def test_errors_say_what_is_wrong(arguments: list[str], code: int, text: str) -> None:

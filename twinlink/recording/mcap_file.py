@@ -34,8 +34,7 @@ MAGIC = b"\x89MCAP0\r\n"
 PROFILE = "twinlink"
 MANIFEST = "twinlink.manifest"
 CHUNK_OCTETS = 1024 * 1024  # a chunk ends above this, or after a second
-JOINED_OCTETS = 32 * 1024  # a part that is longer is written from where it is
-_PARTS = 512  # given to the system at once; it takes 1024
+_BUFFER_OCTETS = CHUNK_OCTETS + 128 * 1024  # of the open chunk; it grows for long messages, and is then given back
 
 MESSAGE = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
 CHUNK = struct.Struct("<BQQQQIIQ")  # opcode, length, start, end, size, CRC, "", length of the records
@@ -87,7 +86,8 @@ class McapFile:
         self._channels: dict[Any, ChannelEntry] = {}
         self._schemas: dict[str, Schema] = {}
         self._in_chunk: dict[Any, ChannelEntry] = {}
-        self._parts: list[Octets] = []
+        # One copy of each message: many parts would cost checksums and writing that many turns of the interpreter.
+        self._buffer = memoryview(bytearray(_BUFFER_OCTETS))
         self._start_ns = self._end_ns = 0
         self._first_ns: int | None = None
         self._last_ns = 0
@@ -124,10 +124,18 @@ class McapFile:
         self._end_ns = max(self._end_ns, log_ns)
         entry.index.append(log_ns)
         entry.index.append(self.pending_octets)
-        length = len(data)
-        self._parts.append(MESSAGE.pack(Opcode.MESSAGE, 22 + length, entry.id, sequence & 0xFFFFFFFF, log_ns, sent_ns))
-        self._parts.append(data)
-        self.pending_octets += MESSAGE.size + length
+        at, length = self.pending_octets, len(data)
+        body = at + MESSAGE.size
+        self._reserve(body + length)
+        head = Opcode.MESSAGE, 22 + length, entry.id, sequence & 0xFFFFFFFF, log_ns, sent_ns
+        MESSAGE.pack_into(self._buffer, at, *head)
+        self._buffer[body : body + length] = data
+        self.pending_octets = body + length
+
+    def _reserve(self, end: int) -> None:
+        if end > len(self._buffer):
+            before, self._buffer = self._buffer, memoryview(bytearray(end))
+            self._buffer[: len(before)] = before
 
     def _begin_channel(self, key: Any, described: "ChannelDescription") -> ChannelEntry:
         entry = self._channels.get(key)
@@ -150,9 +158,11 @@ class McapFile:
             )
             entry = self._channels[key] = ChannelEntry(number, schema, channel)
         self._in_chunk[key] = entry
-        records = entry.records
-        self._parts.append(records)
-        self.pending_octets += len(records)
+        records, at = entry.records, self.pending_octets
+        end = at + len(records)
+        self._reserve(end)
+        self._buffer[at:end] = records
+        self.pending_octets = end
         return entry
 
     @property
@@ -162,13 +172,12 @@ class McapFile:
 
     def end_chunk(self) -> None:
         """Write the open chunk, if it holds something.  Raises OSError: then the file is as it was, the chunk open."""
-        if not self._parts:
+        size, offset = self.pending_octets, self.size
+        if not size:
             return
-        pieces, size, offset = joined(self._parts), self.pending_octets, self.size
-        crc = 0
-        for piece in pieces:
-            crc = zlib.crc32(piece, crc)
+        records = self._buffer[:size]
         length = CHUNK.size - 9 + size
+        crc = zlib.crc32(records)
         head = CHUNK.pack(Opcode.CHUNK, length, self._start_ns, self._end_ns, size, crc, 0, size)
         indexes, at = list[bytes](), offset + CHUNK.size + size
         offsets = {}
@@ -180,7 +189,7 @@ class McapFile:
                 + struct.pack(f"<{numbers}Q", *entry.index)
             )
             at += len(indexes[-1])
-        whole = [head, *pieces, b"".join(indexes)]
+        whole: list[Octets] = [head, records, b"".join(indexes)]
         digest = hashlib.sha256()
         for piece in whole:
             digest.update(piece)
@@ -215,7 +224,9 @@ class McapFile:
     def _clear(self) -> None:
         for entry in self._in_chunk.values():
             entry.index = []
-        self._in_chunk, self._parts, self.pending_octets = {}, [], 0
+        self._in_chunk, self.pending_octets = {}, 0
+        if len(self._buffer) > 2 * _BUFFER_OCTETS:
+            self._buffer = memoryview(bytearray(_BUFFER_OCTETS))
         self._start_ns = self._end_ns = 0
 
     def finish(self, manifest: bytes) -> None:
@@ -264,17 +275,15 @@ class McapFile:
 
     def _append(self, pieces: Sequence[Octets]) -> None:
         """Write all of it at the end of the file, or nothing."""
-        views = [memoryview(piece) for piece in pieces if len(piece)]
-        written, place = 0, 0
+        views, written = [memoryview(piece) for piece in pieces if len(piece)], 0
         try:
-            while place < len(views):
-                count = os.writev(self._fd, views[place : place + _PARTS])
+            while views:
+                count = os.writev(self._fd, views)
                 written += count
-                while place < len(views) and count >= len(views[place]):
-                    count -= len(views[place])
-                    place += 1
+                while views and count >= len(views[0]):
+                    count -= len(views.pop(0))
                 if count:
-                    views[place] = views[place][count:]
+                    views[0] = views[0][count:]
         except OSError:
             if written:
                 os.ftruncate(self._fd, self.size)
@@ -306,19 +315,3 @@ class ChannelDescription:
     metadata: dict[str, str]
     schema_encoding: str = ""
     schema_data: bytes = b""
-
-
-def joined(parts: Sequence[Octets]) -> list[Octets]:
-    """The same octets in fewer parts: short ones are joined, long ones are not copied."""
-    pieces, short = list[Octets](), list[Octets]()
-    for part in parts:
-        if len(part) < JOINED_OCTETS:
-            short.append(part)
-        else:
-            if short:
-                pieces.append(b"".join(short))
-                short = []
-            pieces.append(part)
-    if short:
-        pieces.append(b"".join(short))
-    return pieces

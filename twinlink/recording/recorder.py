@@ -22,6 +22,9 @@ from .series import Series
 from .trigger import Trigger
 
 LOOK_S = 0.05  # how often the queue is looked at
+# Messages at a time, some 4 us each, then the threads of the link get the interpreter: more where more are queued.
+SLICE, MAX_SLICE, QUEUED_PART = 4, 128, 32
+SLICE_PAUSE_S = 0.0001
 
 
 class Recorder:
@@ -48,7 +51,8 @@ class Recorder:
         observes = not configuration["listening"]
         self.path, self._driver = path, driver
         self._capture = Capture(options.queue_octets)
-        self._series = Series(path, options, configuration, driver.session.epoch, stats)
+        self._slice_left = SLICE
+        self._series = Series(path, options, configuration, driver.session.epoch, stats, self._pause)
         self.files = self._series.files
         self._trigger: Trigger | None = None
         if options.before_s is not None:
@@ -142,3 +146,9 @@ class Recorder:
                 self._series.end()
                 return
             self._wake.wait(LOOK_S)
+
+    def _pause(self) -> None:
+        self._slice_left -= 1
+        if not self._slice_left:
+            time.sleep(SLICE_PAUSE_S)
+            self._slice_left = min(MAX_SLICE, max(SLICE, len(self._capture.items) // QUEUED_PART))

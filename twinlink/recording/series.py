@@ -28,7 +28,6 @@ FORMAT = 1  # of the recording; another one is not read
 CHUNK_S = 1.0
 QUEUE, MIRROR = "queue", "mirror"  # reasons why messages are left out before they come here
 COUNT_S = 0.5  # between two counts for `Recorder.stats`
-SLICE, SLICE_PAUSE_S = 64, 0.0001  # messages, some 0.2 ms; then the threads of the link get the interpreter
 MAX_CHANNELS = 2 * MAX_STREAMS
 _ACKS = frozenset((int(Kind.ACK),))
 
@@ -48,19 +47,33 @@ class Series:
     """
 
     def __init__(
-        self, path: Path, options: RecorderOptions, configuration: dict[str, Any], epoch: int, stats: Callable[[], Any]
+        self,
+        path: Path,
+        options: RecorderOptions,
+        configuration: dict[str, Any],
+        epoch: int,
+        stats: Callable[[], Any],
+        pause: Callable[[], None],
     ) -> None:
-        """Raises OSError, FileExistsError included; ``configuration`` is of the link, as the manifest has it."""
+        """Raises OSError, FileExistsError included.
+
+        Args:
+            path, options: of the recording.
+            configuration: of the link, as the manifest has it.
+            epoch: of the side that records.
+            stats: returns what the manifest has of the link at its end.
+            pause: called after each message.
+        """
         self.files: list[Path] = []
         self.problem: str | None = None
         self.failed = False
-        self._path, self._options, self._stats = path, options, stats
+        self._path, self._options, self._stats, self._pause = path, options, stats, pause
         self._configuration = configuration | {"recorder": asdict(options)}
         self._versions = versions()
         self._account = Account(epoch, options.flows)
         self._account.nodes[epoch] = configuration["node"]
         self._before = self.counted = self._count_file()  # of the files before this one, and of all
-        self._count_due_s, self._since_pause = 0.0, 0
+        self._count_due_s = 0.0
         self._clock = ClockOffsets()
         self._channels: dict[tuple[str, bytes], tuple[str, ChannelDescription] | None] = {}
         self._number = self._others_left_out = self._others_in_chunk = 0
@@ -114,13 +127,6 @@ class Series:
         else:
             self._take_left_out(item)
         self._pause()
-
-    def _pause(self) -> None:
-        """Let the threads of the link have the interpreter, after each slice of work."""
-        self._since_pause += 1
-        if self._since_pause >= SLICE:
-            self._since_pause = 0
-            time.sleep(SLICE_PAUSE_S)
 
     def _take_frame(self, item: FrameItem) -> None:
         direction, topic, frame, now_ns = item

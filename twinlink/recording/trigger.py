@@ -22,8 +22,8 @@ from ..spelling import near
 if TYPE_CHECKING:
     from .series import Series
 
-AGAIN_S = 1.0  # a condition that holds on and on is recorded so often
-FORGET_S = 1.0  # how often what came before the recording is summed up
+AGAIN_S = 1.0  # a condition that is met on and on is recorded so often; so is a file tried that cannot be begun
+FORGET_S = 10.0  # how often what came before the recording is summed up
 INTERFERER, FLOW = "interferer", "flow:"
 EVENTS = {
     re.sub("(?<=.)(?=[A-Z])", "-", name).lower(): kind
@@ -112,6 +112,7 @@ class Trigger:
         self._kept: deque[tuple[float, Item]] = deque()
         self._kept_octets = 0
         self._ends_s = self._forgets_s = 0.0
+        self._failed_s = -inf
         self._met_s: dict[str, float] = {}
 
     def take(self, item: Item) -> None:
@@ -127,7 +128,8 @@ class Trigger:
         if condition is None:
             return
         self._ends_s = now_s + self._after_s
-        if now_s - self._met_s.get(condition, -inf) >= AGAIN_S:
+        last_s = self._met_s.get(condition, -inf) if self._series.is_open else self._failed_s
+        if now_s - last_s >= AGAIN_S:
             self._met_s[condition] = now_s
             self.trigger(condition, time.time_ns())
 
@@ -150,6 +152,7 @@ class Trigger:
             self._let_go(now_s)
             before_s = round(now_s - self._kept[0][0], 3) if self._kept else 0.0
             if not self._series.begin():
+                self._failed_s = now_s
                 return
             self.reason = reason
         self._series.trigger(reason, time_ns, before_s)
