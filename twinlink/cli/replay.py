@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _NAME = "twinlink replay"
 EXAMPLES = """
-twinlink replay run.mcap                              # to the twin on this host
-twinlink replay run.mcap --speed 4 --from 60 --to 90  # seconds of the recording
+twinlink replay run.mcap                        # to the twin on this host
+twinlink replay run.mcap --speed 4 --from 60    # from second 60 on
 twinlink replay run.mcap run.0001.mcap --connect 10.0.0.5 --speed max
 twinlink replay run.mcap --listen 0.0.0.0 --loop forever --flows 'spectrum*'
 """
