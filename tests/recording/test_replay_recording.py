@@ -220,7 +220,7 @@ def test_it_can_be_played_several_times_and_ended(recorded: Path, endpoint: str)
         wait_until(lambda: len(heard.messages) == 300)
         assert heard.of("b") == 3 * [payload for _, payload in received(files(recorded), "b")]
         assert heard.gaps == []
-        assert not playback.run(gnb, speed=0.01, loops=None, wait=lambda seconds: True)
+        assert not playback.run(gnb, speed=0.01, loops=math.inf, wait=lambda seconds: True)
         assert (playback.passes, playback.messages) == (3, 300)
 
 

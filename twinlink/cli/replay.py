@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from twinlink import Link
 from twinlink.errors import ConfigurationError
+from twinlink.process import address
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 _NAME = "twinlink replay"
 EXAMPLES = """
-twinlink replay run.mcap                               # to the twin on this host
-twinlink replay run.mcap --speed 4 --from 60 --to 90   # seconds from its start
-twinlink replay run*.mcap --connect 10.0.0.5 --speed max
+twinlink replay run.mcap                        # to the twin on this host
+twinlink replay run.mcap --speed 4 --from 60    # from second 60 on
+twinlink replay run.mcap run.0001.mcap --connect 10.0.0.5 --speed max
 twinlink replay run.mcap --listen 0.0.0.0 --loop forever --flows 'spectrum*'
 """
 BEHIND_S, BEHIND_EVERY_S = 0.5, 5.0
@@ -72,11 +73,14 @@ def add_options(parser: Parser) -> None:
 
 
 def _speed(text: str) -> float:
-    return math.inf if text == "max" else convert.factor(text)
+    try:
+        return math.inf if text == "max" else convert.factor(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"a number such as 4 or 1/2, or max, is expected, not {text!r}") from None
 
 
-def _loops(text: str) -> int | None:
-    return None if text == "forever" else convert.count(text)
+def _loops(text: str) -> float:
+    return math.inf if text == "forever" else convert.count(text)
 
 
 def run(given: argparse.Namespace) -> int:
@@ -85,6 +89,9 @@ def run(given: argparse.Namespace) -> int:
 
     for flow in given.flows:
         flow_finder.check(flow)
+    for path in given.files:
+        if address.is_meant(str(path)) and not path.exists():
+            raise ConfigurationError(f"{path} is no file; the peer's address follows --connect: --connect {path}")
     if given.end is not None and given.end <= given.start:
         raise ConfigurationError(f"--to {given.end:g} is not after --from {given.start:g}")
     playback = Playback(given.files, flows=given.flows, direction=given.direction, start_s=given.start, end_s=given.end)
@@ -100,17 +107,17 @@ def run(given: argparse.Namespace) -> int:
             ended = playback.run(link, speed=given.speed, loops=given.loop, wait=_Wait(stop, watch, playback))
             _wait_for_acks(given, link, stop)
         elapsed_s = time.monotonic() - began_s
-        stats = link.stats()["sent"].values()
-        lost = sum(one["lost"] + one["outstanding"] for one in stats) - playback.skipped
+    stats = link.stats()["sent"].values()  # of the end: closing waits for acks, too
+    lost = sum(one["lost"] + one["outstanding"] for one in stats) - playback.skipped
     watch.tell()
     for problem in playback.problems[told:]:
         log(_NAME, problem)
     if ended and not playback.messages:
-        log(_NAME, _nothing(given, playback))
-    if not ended and given.loop is not None and playback.messages:
+        log(_NAME, f"nothing was {' or '.join(playback.directions)} on {', '.join(given.flows)} in this time")
+    if not ended and given.loop != math.inf and playback.messages:
         log(_NAME, f"interrupted after {elapsed_s:.1f} s")
     _summarise(given, playback, lost, elapsed_s)
-    done = (ended or given.loop is None) and playback.messages and not (lost or playback.problems)
+    done = (ended or given.loop == math.inf) and playback.messages and not (lost or playback.problems)
     return DONE if done else NOT_MET
 
 
@@ -135,7 +142,7 @@ def _plan(given: argparse.Namespace, playback: "Playback") -> str:
     pace = (
         "flat out" if math.isinf(given.speed) else "as recorded" if given.speed == 1 else f"{given.speed:g} x as fast"
     )
-    text = f"replays {seconds:.3f} s of what was {' and '.join(playback.directions)} {pace}"
+    text = f"replays {seconds:.3f} s of what was {' and '.join(playback.directions)}, {pace}"
     if playback.others and given.direction is None:
         text += f" (--direction sent has {', '.join(playback.others[:5])}, which that side sent)"
     return text
@@ -163,22 +170,13 @@ def _wait_for_acks(given: argparse.Namespace, link: Link, stop: Stop) -> None:
             moved_s = time.monotonic()
 
 
-def _nothing(given: argparse.Namespace, playback: "Playback") -> str:
-    """Why nothing was sent."""
-    text = f"nothing there was {' or '.join(playback.directions)} on {', '.join(given.flows)} in this time"
-    if playback.others:
-        text += f"; of the other direction there is {', '.join(playback.others[:10])}"
-    return text
-
-
 def _summarise(given: argparse.Namespace, playback: "Playback", lost: int, elapsed_s: float) -> None:
     counts = {"messages": playback.messages, "octets": playback.octets, "missing": playback.skipped, "lost": lost}
     speed = rate.figures(playback.messages, playback.octets, elapsed_s)
     passes = f" in {playback.passes:,} passes" if given.loop != 1 else ""
-    text = (
-        f"replayed {playback.messages:,} messages, {playback.octets:,} B{passes}; {lost:,} lost; "
-        f"{playback.skipped:,} are missing from the recording, and were left out as gaps"
-    )
+    text = f"replayed {playback.messages:,} messages, {playback.octets:,} B{passes}; {lost:,} lost"
+    if playback.skipped:
+        text += f"; {playback.skipped:,} that the recording lacks were left out as gaps"
     if playback.late:
         text += f"; {playback.late:,} behind later ones, as they had been recorded"
     if playback.most_behind_s > BEHIND_S:

@@ -99,16 +99,21 @@ class Playback:
             self.problems.append(problem)
 
     def _chosen(self, files: list[SeriesFile], direction: Direction | None) -> tuple[tuple[str, ...], list[str]]:
-        """The directions that are played, and the flows of the other one."""
-        if direction == "both":
-            return (RECEIVED, SENT), []
+        """The directions that are played, and the flows of the other one.  Raises ConfigurationError: nothing is."""
         there: dict[str, set[str]] = {RECEIVED: set(), SENT: set()}
         for file in files:
             for found, flow in file.flows(stop=lambda found, flow: found == RECEIVED and self._wants(flow)):
-                if self._wants(flow):
-                    there[found].add(flow)
-        chosen = direction or (RECEIVED if there[RECEIVED] else SENT)
-        return (chosen,), sorted(there[SENT if chosen == RECEIVED else RECEIVED])
+                there[found].add(flow)
+        wanted = {found: sorted(filter(self._wants, flows)) for found, flows in there.items()}
+        first = RECEIVED if wanted[RECEIVED] else SENT
+        chosen = (RECEIVED, SENT) if direction == "both" else (direction or first,)
+        if not any(wanted[found] for found in chosen):
+            has = "; ".join(f"{found}: {', '.join(sorted(flows)[:10])}" for found, flows in there.items() if flows)
+            raise ConfigurationError(
+                f"nothing in the recording was {' or '.join(chosen)} on {', '.join(self._flows)}; "
+                f"it has {has or 'no message'}"
+            )
+        return chosen, [flow for found in (RECEIVED, SENT) if found not in chosen for flow in wanted[found]]
 
     def _wants(self, flow: str) -> bool:
         return any(fnmatchcase(flow, pattern) for pattern in self._flows)
@@ -150,7 +155,7 @@ class Playback:
         link: Sending,
         *,
         speed: float = 1.0,
-        loops: int | None = 1,
+        loops: float = 1,
         wait: Callable[[float], bool] | None = None,
     ) -> bool:
         """Send it; False: the end was asked for.  The last messages may not be acknowledged when it returns.
@@ -162,7 +167,7 @@ class Playback:
         Args:
             link: an open link; without a peer messages are lost, see `Link.wait_ready`.
             speed: 2: twice as fast as recorded; `math.inf`: as fast as the peers take it.
-            loops: how often; None: without end.
+            loops: how often; `math.inf`: without end.
             wait: sleeps up to so many seconds, True: ends; called ten times a second or more.
 
         Raises LinkClosed, PayloadTooLarge, TransportError, and ConfigurationError: another pace of a flow is in use.
@@ -170,7 +175,8 @@ class Playback:
         if not speed > 0:
             raise ConfigurationError(f"the speed is above 0, and math.inf is flat out, not {speed!r}")
         pace = _Pace(speed, wait or threading.Event().wait)
-        while loops is None or self.passes < loops:
+        passes = 0
+        while passes < loops:
             before = self.messages
             for item in self.items():
                 if not pace.until(item.due_ns - self.begin_ns):
@@ -179,6 +185,7 @@ class Playback:
                 self.most_behind_s = max(self.most_behind_s, self.behind_s)
                 if not self._send(link, item, pace):
                     return False
+            passes += 1
             self.passes += 1
             if self.messages == before:
                 break
