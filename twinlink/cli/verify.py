@@ -32,6 +32,7 @@ _WHY = {
     "queue": "left out: the recorder could not keep up",
     "mirror": "left out: the mirror at which it was recorded did not show them",
     "disk": "left out: the disk was full",
+    "source": "left out: what was imported lacks them",
 }
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import twinlink
 from twinlink.protocol.session import PeerState
-
-from .newest import RECEIVED, SENT
+from twinlink.protocol.wire import RECEIVED, SENT
 
 _STATES = {PeerState.UP: "up", PeerState.HEARD: "joining", PeerState.DEAF: "deaf", PeerState.SILENT: "silent"}
 

@@ -1,0 +1,131 @@
+"""Writes a recording of messages that no link of this process carried, such as those of another program's file."""
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import PayloadTooLarge
+from ..process.text import to_json
+from ..protocol.frames import MAX_PAYLOAD, Kind, frame
+from ..protocol.rangeset import RangeSet
+from ..protocol.wire import RECEIVED, messages_of
+from ..runtime.capture import described
+from . import channels
+from .account import Account
+from .mcap_file import CHUNK_OCTETS, ChannelDescription, McapFile
+from .options import versions
+from .series import FORMAT
+
+SOURCE = "source"  # why a message is left out: what was imported lacks it
+
+
+class RecordingWriter:
+    """A recording whose manifest says under ``imported`` where its messages come from.
+
+    All of them count as received.  The file is there when it is whole: after an error in the ``with``, it is not.
+
+    Args:
+        path: of the recording.
+        imported: for the manifest: what was read.
+        series: 16 hexadecimal digits, which name the recording and the side that records.
+        nodes: names of the senders, by epoch.
+        overwrite: whether a file that exists is replaced.
+
+    Raises OSError, FileExistsError included.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        imported: Mapping[str, Any],
+        series: str,
+        nodes: Mapping[int, str],
+        overwrite: bool = False,
+    ) -> None:
+        if not overwrite and path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        self._path = path
+        self._account = Account(int(series, 16))
+        self._account.nodes |= nodes
+        self._channels: dict[str, ChannelDescription] = {}
+        self._begun_ns = time.time_ns()
+        known_versions = versions()
+        self._head: dict[str, Any] = {
+            "format": FORMAT,
+            "series": series,
+            "file": 0,
+            "node": "import",
+            "epoch": series,
+            "configuration": {"node": "import", "recorder": {"flows": ["*"]}},
+            "versions": known_versions,
+        }
+        self._imported = dict(imported)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        self._file = McapFile(part, f"twinlink {known_versions['twinlink']}, imported", overwrite=True)
+        known = {f"{epoch:016x}": node for epoch, node in nodes.items()}
+        self._add_json({"type": "begin", **self._head, "nodes": known, "streams": []}, self._begun_ns)
+
+    def add(self, flow: str, epoch: int, sequence: int, sent_ns: int, log_ns: int, payload: bytes) -> bool:
+        """Add a message; False: there is one of this number already.  Raises OSError, and PayloadTooLarge."""
+        if len(payload) > MAX_PAYLOAD:
+            raise PayloadTooLarge(
+                f"message {sequence} of flow {flow} would have {len(payload):,} octets; {MAX_PAYLOAD:,} is the limit"
+            )
+        description = self._channels.get(flow)
+        if description is None:
+            description = self._channels[flow] = channels.of_frames(RECEIVED, f"traffic/{flow}")
+        for wire in messages_of(frame(Kind.DATA, epoch, sequence, sent_ns, payload)):
+            if not self._account.message(RECEIVED, flow, wire):
+                return False
+            self._file.add(flow, description, sequence, log_ns, sent_ns, wire.frame)
+        if self._file.pending_octets >= CHUNK_OCTETS:
+            self._end_chunk()
+        return True
+
+    def leave_out(self, flow: str, epoch: int, ranges: RangeSet, log_ns: int) -> None:
+        """What was imported lacks these messages, which its sender has sent."""
+        stream = self._account.stream(RECEIVED, flow, epoch)
+        if stream is not None and ranges:
+            stream.leave_out(SOURCE, ranges)
+            self._add_json(described((RECEIVED, flow, epoch, ranges), SOURCE), log_ns)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+                self._file.path.replace(self._path)
+        finally:
+            self._file.abandon()
+
+    def _finish(self) -> None:
+        self._end_chunk()
+        manifest = self._head | {
+            "next_file": None,
+            "ended": "closed",
+            "begun_ns": self._begun_ns,
+            "ended_ns": time.time_ns(),
+            "imported": self._imported,
+            "streams": self._account.described(),
+            "others_left_out": 0,
+            "unaccounted": self._account.unaccounted,
+            "chunks": self._file.chunks,
+            "stats": {},
+        }
+        self._file.finish(to_json(manifest).encode())
+
+    def _end_chunk(self) -> None:
+        self._file.end_chunk()
+        self._account.commit()
+
+    def _add_json(self, fields: Mapping[str, Any], now_ns: int) -> None:
+        description = channels.of_json(channels.RECORDER)
+        self._file.add(channels.RECORDER, description, 0, now_ns, now_ns, to_json(fields).encode())
