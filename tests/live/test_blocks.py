@@ -4,7 +4,7 @@ import itertools
 
 from twinlink_live.blocks import MAX_BLOCKS, Blocks
 
-from twinlink.control import E3Control, PrbBlock, PrbBlockResult, Status
+from twinlink.control import E3Control, PrbBlock, PrbBlockResult, Status, unread_id
 from twinlink.signed_payload import HEAD_OCTETS, MAGIC
 
 MS = 1_000_000
@@ -79,6 +79,15 @@ def test_signed_ones_are_read_and_others_are_left_out() -> None:
         blocks.answered(other, 1)
     blocks.answered(result("unknown", "installed"), 1)
     assert [one["id"] for one in blocks.described()] == ["signed"]
+
+
+def test_a_decision_that_the_exporter_did_not_read_is_rejected() -> None:
+    blocks = Blocks()
+    blocks.asked(asked("a", 1), "twin-1", 1, unread_id(7, 40))
+    blocks.answered(result(unread_id(7, 41), "rejected"), 2)
+    assert blocks.described()[0]["state"] == "asked"
+    blocks.answered(result(unread_id(7, 40), "rejected"), 3)
+    assert (blocks.described()[0]["state"], blocks.described()[0]["reason"]) == ("rejected", "why")
 
 
 def test_the_newest_are_kept() -> None:

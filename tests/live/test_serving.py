@@ -4,13 +4,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from twinlink_live import serving
 
 import twinlink
+from tests.live.page_peer import PagePeer
 from twinlink.appkit.convert import http_address
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.recording import verify
@@ -20,30 +20,12 @@ from twinlink.testing import free_endpoint, patience, wait_until
 SPECTRUM = Spectrum(np.full((24, 2), 1000, np.int16), 2, scs_hz=30_000, centre_hz=3.6e9, observed_ns=0)
 
 
-class Browser:
-    """A peer of the page; ``state``: the newest."""
-
-    def __init__(self, page: str) -> None:
-        self.state: dict[str, Any] = {}
-        self.link = twinlink.open("websocket", connect=page, node="browser")
-        self.link.receiver("live-state", handler=self._take)
-
-    def _take(self, message: twinlink.Message) -> None:
-        self.state = message.json()
-
-    def flow(self, direction: str, name: str) -> dict[str, Any]:
-        rows = [one for one in self.state.get("flows", ()) if (one["direction"], one["flow"]) == (direction, name)]
-        return rows[0] if rows else {}
-
-
 @contextmanager
-def shown(link: twinlink.Link) -> Iterator[Browser]:
+def shown(link: twinlink.Link) -> Iterator[PagePeer]:
     page = free_endpoint()
-    with serving.serving(http_address(page.removeprefix("tcp/")), link, print):
-        browser = Browser(page)
-        with browser.link:
-            wait_until(lambda: browser.state)
-            yield browser
+    with serving.serving(http_address(page.removeprefix("tcp/")), link, print), PagePeer(page) as browser:
+        wait_until(lambda: browser.state)
+        yield browser
 
 
 @pytest.fixture
@@ -99,8 +81,7 @@ def test_blocks_from_before_the_browser_and_from_both_flows(ends: tuple[twinlink
         assert next(iter(decisions)).node == "twin"
         gnb.sender("control-result").send(PrbBlockResult("b-1", "installed", (1,), 20).encode())
         assert next(iter(results)).node == "gnb"
-        browser = Browser(page)
-        with browser.link:
+        with PagePeer(page) as browser:
             wait_until(lambda: browser.state.get("blocks"))
             (block,) = browser.state["blocks"]
             assert (block["id"], block["state"], block["by"]) == ("b-1", "installed", "twin")

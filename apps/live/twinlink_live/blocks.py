@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import HEAD_OCTETS, MAGIC
@@ -35,6 +35,7 @@ class Block:
     validity_ms: int
     asked_step: int
     renewed_ns: int
+    unread_id: str
     state: str = "asked"
     reason: str = ""
     installed_ns: int | None = None
@@ -57,8 +58,8 @@ class Blocks:
     def __init__(self) -> None:
         self._blocks: OrderedDict[str, Block] = OrderedDict()
 
-    def asked(self, payload: bytes | memoryview, by: str, step: int) -> None:
-        """A message of flow ``control``."""
+    def asked(self, payload: bytes | memoryview, by: str, step: int, unread_id: str = "") -> None:
+        """A message of flow ``control``; ``unread_id``: of the answer, if the exporter does not read it."""
         try:
             asked = PrbBlock.decode(_body(payload))
         except MalformedPayload:
@@ -67,10 +68,10 @@ class Blocks:
             return  # it ends the block that stands, which the answer says
         before = self._blocks.get(asked.id)
         if before is not None and before.prbs == asked.prbs and before.ended_step is None:  # it is renewed
-            before.renewed_ns, before.validity_ms = asked.issued_ns, asked.validity_ms
+            before.renewed_ns, before.validity_ms, before.unread_id = asked.issued_ns, asked.validity_ms, unread_id
             return
         self._blocks[asked.id] = Block(
-            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, asked.issued_ns, reason=asked.reason
+            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, asked.issued_ns, unread_id, reason=asked.reason
         )
         self._blocks.move_to_end(asked.id)
         while len(self._blocks) > MAX_BLOCKS:
@@ -83,6 +84,9 @@ class Blocks:
         except MalformedPayload:
             return
         block = self._blocks.get(result.id)
+        if block is None and result.id.startswith(UNREAD):
+            unread = [one for one in self._blocks.values() if one.unread_id == result.id and one.state == "asked"]
+            block = unread[-1] if unread else None
         if block is None:
             return  # asked before this view, or of another twin
         if result.status != "installed":

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import twinlink
 from twinlink.appkit import linking
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format
+from twinlink.control import unread_id
 from twinlink.errors import LinkClosed, MalformedPayload, TransportError, TwinlinkError
 from twinlink.events import Event, Gap, Lost, PeerDown, PeerUp, Restarted, SyncChanged, Unclaimed
 from twinlink.process.guarded_thread import GuardedThread
@@ -160,7 +161,8 @@ class View:
             key = direction, flow, node
             if flow == _DECISIONS:
                 for message in some:
-                    self._blocks.asked(message.payload, node, self._step)
+                    unread = unread_id(message.epoch, message.sequence)
+                    self._blocks.asked(message.payload, node, self._step, unread)
             elif flow == _RESULTS:
                 for message in some:
                     self._blocks.answered(message.payload, self._step)
