@@ -2,17 +2,18 @@
 
 import itertools
 
-from twinlink_live.blocks import MAX_BLOCKS, Blocks
+from twinlink_live.blocks import MAX_BLOCKS, PATIENCE_MS, STEP_MS, Blocks
 
 from twinlink.control import E3Control, PrbBlock, PrbBlockResult, Status, unread_id
 from twinlink.signed_payload import HEAD_OCTETS, MAGIC
 
 MS = 1_000_000
+VALIDITY_MS = 1000
 ASKED_NS = 1_000_000 * MS
 
 
 def asked(identifier: str, *prbs: int, issued_ns: int = ASKED_NS) -> bytes:
-    return PrbBlock(identifier, prbs, issued_ns, validity_ms=1000, reason="interference").encode()
+    return PrbBlock(identifier, prbs, issued_ns, validity_ms=VALIDITY_MS, reason="interference").encode()
 
 
 def result(identifier: str, status: Status, time_ns: int = ASKED_NS + 5 * MS, e3: E3Control | None = None) -> bytes:
@@ -53,10 +54,25 @@ def test_a_renewal_changes_nothing_but_when_it_would_end() -> None:
 def test_what_is_not_answered_in_its_validity_is_said() -> None:
     blocks = Blocks()
     blocks.asked(asked("a", 3), "twin-1", 1)
-    blocks.look(ASKED_NS + 999 * MS, 2)
-    assert blocks.described()[0]["state"] == "asked"
-    blocks.look(ASKED_NS + 1001 * MS, 3)
-    assert (blocks.described()[0]["state"], blocks.described()[0]["steps"][3]) == ("no answer", 3)
+    blocks.asked(asked("b", 3), "twin-1", 1)
+    blocks.answered(result("b", "installed"), 2)
+    last = 1 + (VALIDITY_MS + PATIENCE_MS) // STEP_MS
+    blocks.look(last)
+    assert [one["state"] for one in blocks.described()] == ["installed", "asked"]
+    blocks.asked(asked("b", 3), "twin-1", 3)  # renewed
+    blocks.look(last + 1)
+    assert [one["state"] for one in blocks.described()] == ["installed", "no answer"]
+    blocks.look(last + 3)
+    assert [one["state"] for one in blocks.described()] == ["no answer", "no answer"]
+    assert blocks.described()[0]["steps"][3] == last + 3
+
+
+def test_when_a_block_came_on_air_before_anybody_looked_is_not_known() -> None:
+    blocks = Blocks()
+    blocks.asked(asked("a", 3), "twin-1", 1)
+    blocks.answered(result("a", "installed"), 2)
+    blocks.observed(ASKED_NS + 60 * MS, 9, 8)
+    assert (blocks.described()[0]["state"], blocks.described()[0]["on_air_ns"]) == ("on air", None)
 
 
 def test_a_rejection_and_the_time_of_the_ran() -> None:

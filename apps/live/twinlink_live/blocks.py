@@ -7,7 +7,7 @@
 | on air   | the first record that was observed after that; E3 itself does not tell when a block is on air      |
 | cleared  | the exporter's answer: it ended, was replaced, or was withdrawn                                    |
 | rejected | the exporter's answer                                                                              |
-| no answer| its validity has passed without one                                                                |
+| no answer| its validity has passed, and this side has not heard more                                          |
 """
 
 from collections import OrderedDict
@@ -21,8 +21,8 @@ from twinlink.prbs import format_prbs
 from twinlink.signed_payload import HEAD_OCTETS, MAGIC
 
 MAX_BLOCKS = 64  # that are shown
-STANDS = "installed", "on air"
-_MS = 1_000_000
+STEP_MS = 50  # of a waterfall
+PATIENCE_MS = 1000  # for the answer that ends a block
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Block:
     asked_ns: int
     validity_ms: int
     asked_step: int
-    renewed_ns: int
+    renewed_step: int
     unread_id: str
     state: str = "asked"
     reason: str = ""
@@ -46,7 +46,7 @@ class Block:
     on_air_step: int | None = None
     ended_step: int | None = None
 
-    def end(self, state: str, now_ns: int, step: int) -> None:
+    def end(self, state: str, now_ns: int | None, step: int) -> None:
         """It stands no more."""
         if self.ended_step is None:
             self.state, self.ended_ns, self.ended_step = state, now_ns, step
@@ -68,10 +68,10 @@ class Blocks:
             return  # it ends the block that stands, which the answer says
         before = self._blocks.get(asked.id)
         if before is not None and before.prbs == asked.prbs and before.ended_step is None:  # it is renewed
-            before.renewed_ns, before.validity_ms, before.unread_id = asked.issued_ns, asked.validity_ms, unread_id
+            before.renewed_step, before.validity_ms, before.unread_id = step, asked.validity_ms, unread_id
             return
         self._blocks[asked.id] = Block(
-            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, asked.issued_ns, unread_id, reason=asked.reason
+            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, step, unread_id, reason=asked.reason
         )
         self._blocks.move_to_end(asked.id)
         while len(self._blocks) > MAX_BLOCKS:
@@ -98,17 +98,22 @@ class Blocks:
             return  # renewed
         block.reason = result.reason or block.reason
 
-    def observed(self, observed_ns: int, step: int) -> None:
-        """A record has come, which the gNB observed at this time on the exporter's clock."""
+    def observed(self, observed_ns: int, step: int, looked_on_step: int = 0) -> None:
+        """A record has come, which the gNB observed at this time on the exporter's clock.
+
+        Records were looked at since ``looked_on_step``: when a block from before came on air is not known.
+        """
         for block in self._blocks.values():
             if block.state == "installed" and observed_ns > (block.installed_ns or 0):
-                block.state, block.on_air_ns, block.on_air_step = "on air", observed_ns, step
+                block.state, block.on_air_step = "on air", step
+                if (block.installed_step or 0) >= looked_on_step:
+                    block.on_air_ns = observed_ns
 
-    def look(self, now_ns: int, step: int) -> None:
-        """End what got no answer in its validity."""
+    def look(self, step: int) -> None:
+        """End what was neither renewed nor ended in its validity, as far as this side has heard."""
         for block in self._blocks.values():
-            if block.state == "asked" and now_ns - block.renewed_ns > block.validity_ms * _MS:
-                block.end("no answer", now_ns, step)
+            if block.ended_step is None and (step - block.renewed_step) * STEP_MS > block.validity_ms + PATIENCE_MS:
+                block.end("no answer", None, step)
 
     def described(self) -> list[dict[str, Any]]:
         """As JSON, the newest first; times as text, as JavaScript's numbers are too small for them."""

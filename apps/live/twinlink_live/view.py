@@ -16,13 +16,13 @@ from twinlink.events import Event, Gap, Lost, PeerDown, PeerUp, Restarted, SyncC
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.protocol.wire import SENT
 
-from .blocks import Blocks, ranges
+from .blocks import STEP_MS, Blocks, ranges
 from .newest import Newest, Seen
 from .strips import Strip, is_numbers
 from .waterfall import Record, Waterfall, is_spectrum
 
 STATE_FLOW, ROWS_FLOW = "live-state", "live-rows"
-STEP_S = 0.05
+STEP_S = STEP_MS / 1000
 STATE_STEPS = 5  # a state for so many rows
 REPEATED_STEPS = 20  # each message has the rows of a second: a browser that misses some messages misses no row
 DECODED = 8  # records of one waterfall that a row is made of, at most: the newest
@@ -75,7 +75,7 @@ class View:
         self._formats: dict[tuple[str, str], str] = {}
         self._sent_ns: dict[tuple[str, str], int] = {}  # of the newest message of a flow
         self._nodes: dict[tuple[str, str], set[str]] = {}  # whose messages have come
-        self._blocks, self._step = Blocks(), 0
+        self._blocks, self._step, self._watched_step = Blocks(), 0, 0
         self._spans: deque[dict[str, Any]] = deque(maxlen=MAX_SPANS)  # of interference
         self._spans_lock = threading.Lock()
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
@@ -122,6 +122,7 @@ class View:
             active = bool(self._pages.peers())
             if active and not self._newest.active:
                 self._source.read()  # rates are since now
+                self._watched_step = self._step
                 self._rows.clear()
             self._newest.active = active
             now_step = int((time.monotonic() - began) / STEP_S)
@@ -148,7 +149,7 @@ class View:
             while self._analysed:
                 made.add(self._analysed.popleft())
                 made.passed, made.decoded = made.passed + 1, made.decoded + 1
-        self._blocks.look(time.time_ns(), self._step)
+        self._blocks.look(self._step)
 
     def _take(self, direction: str, flow: str, messages: list[Seen], left_out: int, nodes: dict[int, str]) -> None:
         newest = messages[-1]
@@ -188,7 +189,7 @@ class View:
                 continue
             waterfall.decoded += 1
             waterfall.add(record)
-            self._blocks.observed(record.observed_ns, self._step)
+            self._blocks.observed(record.observed_ns, self._step, self._watched_step)
 
     def _take_numbers(self, key: Key, message: Seen) -> None:
         strip = self._strips.get(key)

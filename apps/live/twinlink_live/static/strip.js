@@ -3,11 +3,11 @@
 import { fresh, nice } from "./marks.js";
 
 const SEEN_S = 60, KEPT_S = 300;
-const LEFT = 52, RIGHT = 92, TOP = 6, FOOT = 18;
+const LEFT = 52, RIGHT = 112, TOP = 6, FOOT = 18;
 const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];      // lines are told apart by these as well
 const COLOURS = ["#2f78c4", "#c98a00", "#b0478f", "#3d8f6b"];
 const BROKEN = 3;                        // times the usual distance between two values
-const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, notation: "compact" });
+const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
 
 export class Strip {
   // values: [step, number or null, ...], the newest last.
@@ -29,7 +29,7 @@ export class Strip {
     if (!numbers.length || wide < 1) return;
     let low = Math.min(...numbers), high = Math.max(...numbers);
     if (high === low) [low, high] = [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
-    const every = nice((high - low) / 3), x = (step) => LEFT + ((step - from) / (this.step - from)) * wide;
+    const every = nice((high - low) / 4), x = (step) => LEFT + ((step - from) / (this.step - from)) * wide;
     const y = (value) => TOP + tall * (1 - (value - low) / (high - low));
     context.strokeStyle = line;
     context.fillStyle = faint;
