@@ -89,6 +89,17 @@ def test_a_size_from_file_or_environment_may_have_a_unit(parse: Parse) -> None:
     assert parse(OPTION="retention=2M").option == [("retention", 2**21)]
 
 
+def test_an_option_may_be_called_as_a_command(tmp_path: Path) -> None:
+    path = tmp_path / "twinlink.toml"
+    path.write_text("record = 'x.mcap'\n")
+    keys = {"exporter": frozenset({"record"}), "record": frozenset({"out"})}
+    for table, option, found in (("record", "out", None), ("exporter", "record", "x.mcap")):
+        parser = options.Parser(prog=table)
+        parser.add_argument(f"--{option}")
+        given = options.parse(parser, table, ["--config", str(path)], lambda: keys)
+        assert vars(given)[option] == found
+
+
 def test_file_alone(parse: Parse) -> None:
     given = parse(
         file="size = '10K'\n[ping]\ncount = 7\njson = true\noption = ['receive_hwm=5', 'a=x']\n[pub]\nsize=1\n"

@@ -381,7 +381,8 @@ def _from_file(
             parser.error(f"{path}: [{name}] is no command or program{near(name, known)}")
         elif unknown := sorted(value.keys() - known[name] | value.keys() & _NOT_IN_FILE):
             parser.error(f"{path}: [{name}] has no option {unknown[0]!r}{near(unknown[0], known[name])}")
-    own = content.get(table, {})
+    own = content.get(table)
+    own = own if isinstance(own, dict) else {}  # an option may be called as a command, such as --record
     top = {name: value for name, value in content.items() if not isinstance(value, dict)}
     places = ((f"{path}: [{table}]", own), (str(path), top))
     return [
