@@ -77,7 +77,7 @@ class RecordingFile:
 
     def _octets(self, offset: int, count: int) -> bytes:
         """What is there of so many octets."""
-        if offset < 0:
+        if not 0 <= offset <= self.size:
             return b""
         self._file.seek(offset)
         return self._file.read(max(0, min(count, self.size - offset)))
