@@ -149,7 +149,8 @@ def test_it_seeks_without_reading_what_is_before(recorded: Path, tmp_path: Path)
     assert 0 < len(later) < len(whole)
     sought = Playback([damaged], start_s=middle_s)
     assert messages(sought) == later
-    assert len(sought.problems) == 1  # the recording goes on
+    assert sought.problems == []
+    assert (sought.next_file, Playback(files(recorded)).next_file) == ("run.0001.mcap", None)
     assert len(messages(Playback([recorded], end_s=middle_s))) + len(later) == len(messages(playback))
 
 

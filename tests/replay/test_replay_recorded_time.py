@@ -1,6 +1,7 @@
 """A replay into ``twinlink-replay``: the same decisions, octet for octet, at every pace."""
 
 import math
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import twinlink
 from tests.recording.recordings import pair
 from tests.replay.uplink_scenes import Interferer, Scene, hear
 from twinlink.control import PrbBlock
-from twinlink.recording import play
+from twinlink.recording import Playback
 from twinlink.spectrum import Spectrum
 from twinlink.sync import Thresholds
 from twinlink.testing import free_endpoint, patience, wait_until
@@ -51,37 +52,46 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def run(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], stderr=subprocess.DEVNULL)
+
+
+class Twin:
+    """``twinlink-replay``, which listens."""
+
+    def __init__(self, endpoint: str, folder: Path) -> None:
+        self._endpoint, self._folder = endpoint, folder
+        self._process = run("twinlink_replay", "--listen", endpoint, "--out", str(folder))
+        self._octets = 0
+
+    def decisions(self, recorded: Path, speed: float) -> list[bytes]:
+        """What it sends while the recording is replayed."""
+        sent: list[bytes] = []
+        with twinlink.open("zeromq", connect=self._endpoint, node="player") as link:
+            link.receiver("control", handler=lambda message: sent.append(bytes(message.payload)))
+            link.wait_ready(patience())
+            played = Playback([recorded])
+            played.run(link, speed=speed)
+            self._octets += sum(len(Spectrum.decode(one.payload).samples) * 4 for one in played.items() if one.payload)
+            rebuilt = self._folder / "rebuilt.sigmf-data"  # is written when the decisions have been sent
+            wait_until(lambda: rebuilt.exists() and rebuilt.stat().st_size == self._octets)
+            time.sleep(patience(1))
+        return sent
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(patience())
+
+
 @pytest.fixture
-def twin(endpoint: str, tmp_path: Path) -> Iterator[Path]:
-    """A twin that listens; its log."""
-    log = tmp_path / "replay.jsonl"
-    command = [sys.executable, "-m", "twinlink_replay", "--listen", endpoint, "--log", str(log)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    yield log
-    process.terminate()
-    process.wait(patience())
+def twin(endpoint: str, tmp_path: Path) -> Iterator[Twin]:
+    made = Twin(endpoint, tmp_path / "out")
+    yield made
+    made.close()
 
 
-def logged(log: Path, event: str) -> int:
-    return log.read_text().count(f'"event": "{event}"') if log.exists() else 0
-
-
-def decisions(recorded: Path, endpoint: str, twin: Path, speed: float) -> list[bytes]:
-    """What the twin sends while the recording is replayed."""
-    sent: list[bytes] = []
-    ended, proposed = logged(twin, "interference-ended"), logged(twin, "proposed")
-    with twinlink.open("zeromq", connect=endpoint, node="player") as link:
-        link.receiver("control", handler=lambda message: sent.append(bytes(message.payload)))
-        link.wait_ready(patience())
-        play(recorded, link, speed=speed)
-        link.sender("spectrum").flush(patience())
-        wait_until(lambda: logged(twin, "interference-ended") > ended)
-        wait_until(lambda: len(sent) == logged(twin, "proposed") - proposed)
-    return sent
-
-
-def test_a_replay_has_the_same_decisions_at_every_pace(recorded: Path, endpoint: str, twin: Path) -> None:
-    first, *others = (decisions(recorded, endpoint, twin, speed) for speed in (1, 4, math.inf))
+def test_a_replay_has_the_same_decisions_at_every_pace(recorded: Path, twin: Twin) -> None:
+    first, *others = (twin.decisions(recorded, speed) for speed in (1, 4, math.inf))
     assert others == [first, first]
     blocks = [PrbBlock.decode(payload) for payload in first]
     assert {block.reason for block in blocks} == {"interference", "the twin is out of sync"}
@@ -89,6 +99,27 @@ def test_a_replay_has_the_same_decisions_at_every_pace(recorded: Path, endpoint:
     silent = observed_ns(SILENT_AT - 1)
     assert silent + 2 * S in [block.issued_ns for block in blocks if "sync" in block.reason]
     assert observed_ns(GAP_AT) in [block.issued_ns for block in blocks if "sync" in block.reason]
+
+
+@pytest.mark.skipif(not os.environ.get("TWINLINK_TEST_DEMO"), reason="half a minute: TWINLINK_TEST_DEMO=1 runs it")
+def test_the_demo_replayed_has_the_same_decisions_at_every_pace(twin: Twin, tmp_path: Path) -> None:
+    """The RAN emulator's uplink by way of the exporter: five seconds with an interferer."""
+    path, heard = tmp_path / "demo.mcap", free_endpoint()
+    e3 = [f"--{name}=ipc://{tmp_path}/{name}" for name in ("setup", "to-dapp", "from-dapp")]
+    carrier = ["--n-prbs=106", "--scs-khz=30", "--centre-hz=3619200000", "--insecure-control"]
+    with twinlink.open("zeromq", listen=heard, node="twin") as link:
+        arrived: list[int] = []
+        link.receiver("spectrum", handler=lambda message: arrived.append(message.sequence))
+        with link.record(path):
+            exporter = run("twinlink_exporter", "--connect", heard, *e3, *carrier)
+            emulator = run("twinlink_ran_emulator", *e3, "--hold", "0")
+            assert emulator.wait(patience()) == 0
+            exporter.terminate()
+            exporter.wait(patience())
+    assert len(arrived) == 550
+    first, *others = (twin.decisions(path, speed) for speed in (1, 4, math.inf))
+    assert len(first) > 5
+    assert others == [first, first]
 
 
 def record(observed: int, sequence: int, sent: int | None = None) -> Record:

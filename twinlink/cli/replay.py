@@ -19,6 +19,7 @@ from twinlink.process import address
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log
 from ..appkit.options import Parser
+from ..process.text import on_one_line
 from . import flow_finder, rate
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def run(given: argparse.Namespace) -> int:
     if given.end is not None and given.end <= given.start:
         raise ConfigurationError(f"--to {given.end:g} is not after --from {given.start:g}")
     playback = Playback(given.files, flows=given.flows, direction=given.direction, start_s=given.start, end_s=given.end)
+    if playback.next_file is not None:
+        log(_NAME, f"the recording goes on in {on_one_line(playback.next_file)}, which is not given")
     told = len(playback.problems)
     for problem in playback.problems:
         log(_NAME, problem)

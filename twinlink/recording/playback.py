@@ -37,6 +37,7 @@ class Playback:
     Attributes:
         directions: that are played: ``received``, ``sent`` or both.
         others: flows of the other direction, as far as the manifests name them.
+        next_file: name of the file, not given, in which the recording goes on; None: there is none.
         begin_ns, end_ns: recorded time of what is played, from the first to the last.
         passes: how often the end was reached.
         messages, octets: that were sent; octets of payload.
@@ -79,6 +80,7 @@ class Playback:
             begin_ns = files[0].begin_ns
             self.directions, self.others = self._chosen(files, direction)
             last_ns = max(file.end_ns for file in files)
+            self.next_file = files[-1].next_file
         self._seeks = start_s > 0
         self.begin_ns = begin_ns + round(start_s * 1e9)
         self._cut_ns = None if end_s is None else begin_ns + round(end_s * 1e9)
@@ -181,10 +183,10 @@ class Playback:
             for item in self.items():
                 if not pace.until(item.due_ns - self.begin_ns):
                     return False
-                self.behind_s = pace.behind_s
-                self.most_behind_s = max(self.most_behind_s, self.behind_s)
                 if not self._send(link, item, pace):
                     return False
+                self.behind_s = pace.behind_s
+                self.most_behind_s = max(self.most_behind_s, self.behind_s)
             passes += 1
             self.passes += 1
             if self.messages == before:

@@ -49,7 +49,6 @@ class ChunkRecord:
 
     offset: int
     octets: int
-    sha256: str
     data: memoryview
 
 
@@ -78,7 +77,7 @@ class RecordingFile:
 
     def _octets(self, offset: int, count: int) -> bytes:
         """What is there of so many octets."""
-        if offset < 0:
+        if not 0 <= offset <= self.size:
             return b""
         self._file.seek(offset)
         return self._file.read(max(0, min(count, self.size - offset)))
@@ -203,16 +202,13 @@ class RecordingFile:
         data = memoryview(content)[40:]
         if zlib.crc32(data) != crc:
             raise Damaged("the CRC of the chunk is another")
-        digest = hashlib.sha256(HEAD.pack(opcode, len(content)))
-        digest.update(content)
         end = offset + HEAD.size + len(content)
         while self._octets(end, 1) == bytes((Opcode.MESSAGE_INDEX,)):
             _, index = self._record(end)
             if len(index) < INDEX.size - HEAD.size:
                 raise Damaged("an index of the chunk is too short")
-            digest.update(HEAD.pack(Opcode.MESSAGE_INDEX, len(index)) + index)
             end += HEAD.size + len(index)
-        return ChunkRecord(offset, end - offset, digest.hexdigest(), data)
+        return ChunkRecord(offset, end - offset, data)
 
     def hash_of(self, offset: int, octets: int) -> str:
         """The SHA-256 of these octets."""

@@ -51,7 +51,7 @@ class SeriesFile:
             raise RecordingError(f"{path}: its format is {begin['format']}, which this version does not read")
         number, self.series = begin.get("file"), begin.get("series")
         self.number = number if type(number) is int else None
-        self.problems = []
+        self.problems: list[str] = []
         if why is not None or self._manifest is None:
             self.problems.append(f"{path}: {why or 'it has no manifest'}: `twinlink verify` names what is missing")
 
@@ -81,12 +81,14 @@ class SeriesFile:
     def flows(self, stop: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
         """Direction and flow of what is there, of a file without manifest up to the first that is true of ``stop``."""
         if self._manifest is not None:
-            yield from ((one["direction"], one["flow"]) for one in self._manifest["streams"] if one["recorded"])
+            for one in self._manifest["streams"]:
+                if one["recorded"] and FLOW_NAME.fullmatch(one["flow"]):
+                    yield one["direction"], one["flow"]
             return
-        for one in self.records(0, None):
-            if not isinstance(one, str) and one[3] is not None:
-                yield one[0][:2]
-                if stop(*one[0][:2]):
+        for found in self.records(0, None):
+            if not isinstance(found, str) and found[3] is not None:
+                yield found[0][:2]
+                if stop(*found[0][:2]):
                     return
 
     def spans(self) -> Iterator[tuple[Key, int, int]]:
@@ -143,8 +145,4 @@ def opened(paths: Sequence[Path], stack: ExitStack) -> list[SeriesFile]:
             raise RecordingError(f"{before.path} and {file.path} are the same part of a recording: give one of them")
         if file.number is not None and before.number is not None and file.number > before.number + 1:
             file.problems.append(f"{file.path}: part {before.number + 1} of the recording, before it, is not given")
-    if files[-1].next_file is not None:
-        files[-1].problems.append(
-            f"{files[-1].path}: the recording goes on in {files[-1].next_file}, which is not given"
-        )
     return files
