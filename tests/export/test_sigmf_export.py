@@ -1,5 +1,6 @@
 """I/Q as SigMF, read with the package sigmf."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,20 @@ def test_slots_of_int16_stay_so(tmp_path: Path) -> None:
     assert read(out).get_global_info()["core:datatype"] == "ci16_le"
     octets = out.with_suffix(".sigmf-data").read_bytes()
     np.testing.assert_array_equal(np.frombuffer(octets, "<i2"), one.data.reshape(-1))
+
+
+def test_slots_that_the_sender_missed_are_a_gap_and_compressed_ones_are_read(tmp_path: Path) -> None:
+    parts = [scene.slot(0), replace(scene.slot(4), missing=3), scene.slot(5)]
+    path = scene.write(tmp_path / "x.mcap", [(0, scene.slots(*parts).encode(compress=True))])
+    out = tmp_path / "x.sigmf-meta"
+    export(Request([path], out))
+    found = read(out)
+    captures = found.get_captures()
+    assert [one["twinlink:lost_slots"] for one in captures] == [0, 3]
+    assert captures[1]["core:sample_start"] == found.get_global_info()["dapp:samples_per_slot"]
+    assert [one.get("twinlink:part", 0) for one in found.get_annotations()] == [0, 1, 2]
+    values = [scene.slots(one).in_lsb(one).view(np.complex64).reshape(-1) for one in parts]
+    np.testing.assert_array_equal(samples(out), np.concatenate(values))
 
 
 def test_files_that_exist_are_kept(recorded: Scene, tmp_path: Path) -> None:

@@ -199,6 +199,7 @@ def put(part: str, key: str, value: Any) -> Callable[[Meta], None]:
         (put("global", "dapp:n_prbs", 10**30), "global.dapp:n_prbs is 10"),
         (put("global", "dapp:n_prbs", True), "global.dapp:n_prbs is True"),
         (put("global", "dapp:n_symbols", 15), "global.dapp:n_symbols is 15, not a whole number from 1 to 14"),
+        (put("global", "twinlink:symbols", 7), "global.twinlink:symbols is 7, not a mask of 14 symbols"),
         (put("global", "twinlink:antennas", [0, 0, 1, 2]), "global.twinlink:antennas"),
         (put("global", "twinlink:antennas", [[]] * 4), "global.twinlink:antennas"),
         (put("global", "twinlink:flow", "../x"), "global.twinlink:flow"),

@@ -88,7 +88,7 @@ class Source:
         recorded: what the files hold, by stream.
     """
 
-    def __init__(self, paths: Sequence[Path], look: Callable[[Message], None] = lambda message: None) -> None:
+    def __init__(self, paths: Sequence[Path], look: Callable[[Message], None] | None = None) -> None:
         """``look`` is given each message once, before the names of nodes are known.
 
         Raises OSError, and RecordingError where a file is no recording, or the files are not of one.
@@ -98,8 +98,9 @@ class Source:
         for path in paths:
             report = Report(str(path))
             for chunk in _chunks(path, report):
-                for message in self._messages(chunk, {}):
-                    look(message)
+                if look is not None:
+                    for message in self._messages(chunk, {}):
+                        look(message)
             self.reports.append(report)
         self.reports.sort(key=lambda report: report.file or 0)
         self._check_series()
