@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import sigmf
+from twinlink_export.decisions import Label
 from twinlink_export.request import Request
 from twinlink_export.sigmf_export import export
 from twinlink_ran_emulator import recording as emulator
 
 from tests.export import scene
-from tests.export.scene import BLOCKED, CENTRE_HZ, DECIDED, N_PRBS, ROUNDS, SCS_HZ, T0_NS, Scene
+from tests.export.scene import BLOCKED, CENTRE_HZ, DECIDED, EPOCH, N_PRBS, ROUNDS, SCS_HZ, T0_NS, Scene
 from twinlink.errors import ConfigurationError
 from twinlink.protocol.rangeset import RangeSet
+from twinlink.recording.writer import RecordingWriter
 from twinlink.slots import ALL_SYMBOLS
 
 BINS = N_PRBS * 12
@@ -104,6 +106,24 @@ def test_a_gap_begins_a_capture_and_what_came_late_is_in_its_place(tmp_path: Pat
     (missing,) = found.get_global_info()["twinlink:missing"]
     assert (missing["reason"], missing["ranges"]) == ("source", [[2, 3], [6, 9], [10, 12]])
     assert outcome.problems == []
+
+
+def test_a_retuned_carrier_begins_a_capture_and_moves_what_is_annotated(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "x.mcap", {}, "00000000000000aa", {EPOCH: "gnb"}) as writer:
+        label = Label("tone", T0_NS, T0_NS + 10**9, 2, 3)
+        writer.add("labels", EPOCH, 0, T0_NS, T0_NS, label.encode())
+        for number, centre_hz in enumerate((CENTRE_HZ, CENTRE_HZ, CENTRE_HZ + 1e6)):
+            one = replace(scene.spectrum(number), centre_hz=centre_hz)
+            writer.add("spectrum", EPOCH, number, T0_NS, T0_NS, one.encode())
+    out = tmp_path / "x.sigmf-meta"
+    export(Request([tmp_path / "x.mcap"], out))
+    found = read(out)
+    assert [(one["core:sample_start"], one["core:frequency"]) for one in found.get_captures()] == [
+        (0, CENTRE_HZ), (2 * BINS, CENTRE_HZ + 1e6)
+    ]  # fmt: skip
+    tones = [one for one in found.get_annotations() if one["core:label"] == "tone"]
+    assert [(one["core:sample_start"], one["core:sample_count"]) for one in tones] == [(0, 2 * BINS), (2 * BINS, BINS)]
+    assert tones[1]["core:freq_lower_edge"] - tones[0]["core:freq_lower_edge"] == 1e6
 
 
 def test_the_emulator_plays_it(recorded: Scene, tmp_path: Path) -> None:

@@ -215,6 +215,14 @@ def put(part: str, key: str, value: Any) -> Callable[[Meta], None]:
         (put("annotations.1", "dapp:timestamp_ns", -1), "annotations[1].dapp:timestamp_ns is -1"),
         (put("annotations.1", "dapp:sensing_ranges", [1]), "annotations[1].dapp:sensing_ranges[0] is no object"),
         (put("annotations.1", "twinlink:format", 7), "annotations[1].twinlink:format is 7"),
+        (
+            lambda meta: meta.update(
+                captures=[{"core:sample_start": n, "twinlink:epoch": f"{n + 1:x}"} for n in range(0, 3 * WHOLE, 12)],
+                annotations=[{"core:sample_start": n, "core:label": "slot", "dapp:timestamp_ns": 0}
+                             for n in range(0, 3 * WHOLE, 12)],
+            ) or meta["global"].update({"dapp:n_ants": 1, "dapp:n_symbols": 1, "dapp:n_prbs": 1}),
+            "captures have more than 1024 different twinlink:epoch",
+        ),
         (lambda meta: meta.update(annotations=[]), "are no records of"),
         (lambda meta: meta.update(annotations=[None]), "annotations[0] is no object"),
         (lambda meta: meta.update(captures={"x": 1}), "captures is a dict, not a list"),

@@ -22,6 +22,7 @@ from .sigmf_meta import CF32, CI16, RECORD_LABELS, SLOTS, SYMBOL, from_datetime
 
 PERIOD_MS = 10.0  # between the records where nothing says it; a gNB captures a symbol a frame
 MAX_HZ = 1e12
+MAX_SESSIONS = 1024
 _KNOWN = ("dapp", "twinlink")  # extensions
 
 
@@ -267,6 +268,8 @@ def number_records(records: list[Record], shared: Shared, own: int, general: Fie
         fields, capture = record.fields, record.capture
         record.epoch = capture.epoch or own
         line = lines.setdefault(record.epoch, _Sequences())
+        if len(lines) > MAX_SESSIONS:
+            raise NotReadable(f"{shared.where}: captures have more than {MAX_SESSIONS} different twinlink:epoch")
         if before is not None and capture is not before:
             skipped = (capture.place - before.place - (capture.start - before.start)) // size
             if skipped > 0 and line.next + skipped < MAX_SEQUENCE:
