@@ -19,7 +19,7 @@ from tests.export import scene
 from tests.export.scene import CENTRE_HZ, N_PRBS, T0_NS
 from tests.recording.recordings import only, rows
 from twinlink.protocol.rangeset import RangeSet
-from twinlink.recording import verify
+from twinlink.recording import Playback, verify
 from twinlink.sensing import SensingRanges
 from twinlink.slots import ALL_SYMBOLS, SlotSpectrum
 from twinlink.spectrum import Spectrum
@@ -67,6 +67,13 @@ def test_what_is_missing_stays_missing(tmp_path: Path) -> None:
     assert stream["left_out"] == {"source": [list(one) for one in lacking]}
     assert stream["missing"] == {}
     assert "14 messages are missing" in found.notes[0]
+
+    playback = Playback([out])  # the times are those of the messages, so that it can be replayed
+    assert playback.begin_ns == min(row.log_ns for row in rows(out, "received"))
+    assert playback.end_ns == max(row.log_ns for row in rows(out, "received"))
+    played = list(playback.items())
+    assert [one.payload is None for one in played] == [False] * 5 + [True]
+    assert sum(one.skipped for one in played) == 14
 
 
 def test_values_that_float16_has_beside_numbers(tmp_path: Path) -> None:
