@@ -114,5 +114,6 @@ def test_a_full_disk_is_named_and_nothing_is_left(name: str, start: Start, tmp_p
     more = ("--table", "prbs") if name == "x.parquet" else ()
     run = start(*read, "--out", str(folder / name), *more, preexec_fn=no_more_than_1000_octets)
     assert run.code() == 2
+    assert f"{folder / name}" in run.err
     assert "make room there" in run.err
     assert list(folder.iterdir()) == []

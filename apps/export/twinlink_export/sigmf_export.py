@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 import twinlink
 from twinlink.appkit import outputs
-from twinlink.appkit.console import writing
 from twinlink.errors import ConfigurationError, MalformedPayload
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.recording.account import listed
@@ -118,9 +117,8 @@ class _Writer:
             "twinlink:sent_ns": message.sent_ns,
             "twinlink:log_ns": message.log_ns,
         }
-        with writing(self.path):
-            self._data.write(octets)
-            self._lines.write(json.dumps(fields | others, separators=(",", ":")).encode() + b"\n")
+        self._data.write(octets)
+        self._lines.write(json.dumps(fields | others, separators=(",", ":")).encode() + b"\n")
         self._sha512.update(octets)
         self.records += 1
         self._last_ns = observed_ns
@@ -210,7 +208,7 @@ class _Writer:
         self._ended.sort()
         self._data.flush()
         head = json.dumps({"global": self._global(), "captures": self._captures}, indent=1)
-        with writing(self.path), self._meta_part.open("wb") as file:
+        with self._meta_part.open("wb") as file:
             file.write(f'{head[:-2]},\n "annotations": ['.encode())
             before = b"\n  "
             for _, line in heapq.merge(self._ended, self._record_lines(), key=lambda one: one[0]):
