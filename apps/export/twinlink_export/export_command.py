@@ -58,6 +58,7 @@ def run(given: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--out {given.out}: its suffix is none of {', '.join(FORMATS)}: name the format with --format"
         )
+    outputs.refuse_inputs("--out", [given.out], given.files)
     export = import_module(f"twinlink_export.{_MODULES[kind]}").export
     request = Request(given.files, given.out, given.flows, given.table, given.overwrite)
     with writing(given.out):

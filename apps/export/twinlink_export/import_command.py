@@ -49,6 +49,7 @@ def run(given: argparse.Namespace) -> int:
     name = _MODULES.get(given.file.suffix)
     if name is None:
         raise ConfigurationError(f"{given.file}: its suffix is none of {', '.join(_MODULES)}")
+    outputs.refuse_inputs("--out", [given.out], [given.file])
     outputs.refuse_existing("--out", [given.out], given.overwrite)
     overwrite = given.overwrite or given.out.exists()  # then it is empty
     radio = Radio(round(given.scs_khz * 1000), given.centre_hz, given.beta)
