@@ -88,7 +88,7 @@ def write(
     with RecordingWriter(path, {"format": "test"}, "00000000000000aa", {EPOCH: "gnb-1"}) as writer:
         for place, (number, payload) in enumerate(messages):
             writer.add(flow, EPOCH, number, T0_NS + number, T0_NS + place * 1_000_000, payload)
-        writer.leave_out(flow, EPOCH, lacking or RangeSet(), T0_NS)
+        writer.leave_out(flow, EPOCH, lacking or RangeSet())
     return path
 
 

@@ -93,6 +93,7 @@ def test_what_cannot_be_exported_or_imported(start: Start, tmp_path: Path) -> No
     meta.with_suffix(".sigmf-data").write_bytes(bytes(8))
     cases = {
         ("export", str(recorded), "--out", "x.csv"): (3, "its suffix is none of"),
+        ("export", str(recorded), "--out", "./x.mcap", "--format", "npz", "--overwrite"): (3, "is what is read"),
         ("export", str(meta), "--out", "x.npz"): (2, "no MCAP file"),
         ("import", str(meta), "--out", "y.mcap"): (2, "x.sigmf-meta: global.dapp:domain is missing"),
         ("import", str(tmp_path / "absent.e3rt"), "--out", "y.mcap"): (2, "absent.e3rt"),
@@ -114,5 +115,6 @@ def test_a_full_disk_is_named_and_nothing_is_left(name: str, start: Start, tmp_p
     more = ("--table", "prbs") if name == "x.parquet" else ()
     run = start(*read, "--out", str(folder / name), *more, preexec_fn=no_more_than_1000_octets)
     assert run.code() == 2
+    assert f"{folder / name}" in run.err
     assert "make room there" in run.err
     assert list(folder.iterdir()) == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from twinlink_export import parquet_export
 from twinlink_export.numpy_export import export
 from twinlink_export.request import Request
 
@@ -14,6 +15,7 @@ from tests.export.scene import N_PRBS, ROUNDS, T0_NS
 from tests.recording.recordings import rows
 from twinlink import npy
 from twinlink.errors import ConfigurationError
+from twinlink.protocol.rangeset import RangeSet
 
 
 def arrays(path: Path) -> dict[str, Any]:
@@ -87,3 +89,13 @@ def test_memory_holds_no_more_than_a_part_of_them(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert peak < 20e6
     assert arrays(tmp_path / "x.npz")["x.array"].shape == (20, 250_000)
+
+
+@pytest.mark.parametrize("flow", ["../x", "/tmp/x", "a/b"])
+def test_a_flow_whose_name_is_a_path_is_left_out(flow: str, tmp_path: Path) -> None:
+    path = scene.write(tmp_path / "x.mcap", [(0, npy.encode(np.arange(4)))], RangeSet([(1, 2)]), flow=flow)
+    with pytest.raises(ConfigurationError, match="no arrays"):
+        export(Request([path], tmp_path / "x.npz"))
+    outcome = parquet_export.export(Request([path], tmp_path / "x.parquet"))
+    assert outcome.written == {tmp_path / "x.parquet": 0}
+    assert "flows that no link can have" in outcome.problems[0]

@@ -1,5 +1,6 @@
 """I/Q as SigMF, read with the package sigmf."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import sigmf
+from twinlink_export.decisions import Label
 from twinlink_export.request import Request
 from twinlink_export.sigmf_export import export
 from twinlink_ran_emulator import recording as emulator
 
 from tests.export import scene
-from tests.export.scene import BLOCKED, CENTRE_HZ, DECIDED, N_PRBS, ROUNDS, SCS_HZ, T0_NS, Scene
+from tests.export.scene import BLOCKED, CENTRE_HZ, DECIDED, EPOCH, N_PRBS, ROUNDS, SCS_HZ, T0_NS, Scene
 from twinlink.errors import ConfigurationError
 from twinlink.protocol.rangeset import RangeSet
+from twinlink.recording.writer import RecordingWriter
 from twinlink.slots import ALL_SYMBOLS
 
 BINS = N_PRBS * 12
@@ -105,6 +108,24 @@ def test_a_gap_begins_a_capture_and_what_came_late_is_in_its_place(tmp_path: Pat
     assert outcome.problems == []
 
 
+def test_a_retuned_carrier_begins_a_capture_and_moves_what_is_annotated(tmp_path: Path) -> None:
+    with RecordingWriter(tmp_path / "x.mcap", {}, "00000000000000aa", {EPOCH: "gnb"}) as writer:
+        label = Label("tone", T0_NS, T0_NS + 10**9, 2, 3)
+        writer.add("labels", EPOCH, 0, T0_NS, T0_NS, label.encode())
+        for number, centre_hz in enumerate((CENTRE_HZ, CENTRE_HZ, CENTRE_HZ + 1e6)):
+            one = replace(scene.spectrum(number), centre_hz=centre_hz)
+            writer.add("spectrum", EPOCH, number, T0_NS, T0_NS, one.encode())
+    out = tmp_path / "x.sigmf-meta"
+    export(Request([tmp_path / "x.mcap"], out))
+    found = read(out)
+    assert [(one["core:sample_start"], one["core:frequency"]) for one in found.get_captures()] == [
+        (0, CENTRE_HZ), (2 * BINS, CENTRE_HZ + 1e6)
+    ]  # fmt: skip
+    tones = [one for one in found.get_annotations() if one["core:label"] == "tone"]
+    assert [(one["core:sample_start"], one["core:sample_count"]) for one in tones] == [(0, 2 * BINS), (2 * BINS, BINS)]
+    assert tones[1]["core:freq_lower_edge"] - tones[0]["core:freq_lower_edge"] == 1e6
+
+
 def test_the_emulator_plays_it(recorded: Scene, tmp_path: Path) -> None:
     out = tmp_path / "run.sigmf-meta"
     export(Request([recorded.path], out, ["spectrum"]))
@@ -132,6 +153,20 @@ def test_slots_of_int16_stay_so(tmp_path: Path) -> None:
     assert read(out).get_global_info()["core:datatype"] == "ci16_le"
     octets = out.with_suffix(".sigmf-data").read_bytes()
     np.testing.assert_array_equal(np.frombuffer(octets, "<i2"), one.data.reshape(-1))
+
+
+def test_slots_that_the_sender_missed_are_a_gap_and_compressed_ones_are_read(tmp_path: Path) -> None:
+    parts = [scene.slot(0), replace(scene.slot(4), missing=3), scene.slot(5)]
+    path = scene.write(tmp_path / "x.mcap", [(0, scene.slots(*parts).encode(compress=True))])
+    out = tmp_path / "x.sigmf-meta"
+    export(Request([path], out))
+    found = read(out)
+    captures = found.get_captures()
+    assert [one["twinlink:lost_slots"] for one in captures] == [0, 3]
+    assert captures[1]["core:sample_start"] == found.get_global_info()["dapp:samples_per_slot"]
+    assert [one.get("twinlink:part", 0) for one in found.get_annotations()] == [0, 1, 2]
+    values = [scene.slots(one).in_lsb(one).view(np.complex64).reshape(-1) for one in parts]
+    np.testing.assert_array_equal(samples(out), np.concatenate(values))
 
 
 def test_files_that_exist_are_kept(recorded: Scene, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.export import scene
 from tests.export.scene import CENTRE_HZ, N_PRBS, T0_NS
 from tests.recording.recordings import only, rows
 from twinlink.protocol.rangeset import RangeSet
-from twinlink.recording import verify
+from twinlink.recording import Playback, verify
 from twinlink.sensing import SensingRanges
 from twinlink.slots import ALL_SYMBOLS, SlotSpectrum
 from twinlink.spectrum import Spectrum
@@ -67,6 +67,13 @@ def test_what_is_missing_stays_missing(tmp_path: Path) -> None:
     assert stream["left_out"] == {"source": [list(one) for one in lacking]}
     assert stream["missing"] == {}
     assert "14 messages are missing" in found.notes[0]
+
+    playback = Playback([out])  # the times are those of the messages, so that it can be replayed
+    assert playback.begin_ns == min(row.log_ns for row in rows(out, "received"))
+    assert playback.end_ns == max(row.log_ns for row in rows(out, "received"))
+    played = list(playback.items())
+    assert [one.payload is None for one in played] == [False] * 5 + [True]
+    assert sum(one.skipped for one in played) == 14
 
 
 def test_values_that_float16_has_beside_numbers(tmp_path: Path) -> None:
@@ -199,6 +206,7 @@ def put(part: str, key: str, value: Any) -> Callable[[Meta], None]:
         (put("global", "dapp:n_prbs", 10**30), "global.dapp:n_prbs is 10"),
         (put("global", "dapp:n_prbs", True), "global.dapp:n_prbs is True"),
         (put("global", "dapp:n_symbols", 15), "global.dapp:n_symbols is 15, not a whole number from 1 to 14"),
+        (put("global", "twinlink:symbols", 7), "global.twinlink:symbols is 7, not a mask of 14 symbols"),
         (put("global", "twinlink:antennas", [0, 0, 1, 2]), "global.twinlink:antennas"),
         (put("global", "twinlink:antennas", [[]] * 4), "global.twinlink:antennas"),
         (put("global", "twinlink:flow", "../x"), "global.twinlink:flow"),
@@ -214,6 +222,14 @@ def put(part: str, key: str, value: Any) -> Callable[[Meta], None]:
         (put("annotations.1", "dapp:timestamp_ns", -1), "annotations[1].dapp:timestamp_ns is -1"),
         (put("annotations.1", "dapp:sensing_ranges", [1]), "annotations[1].dapp:sensing_ranges[0] is no object"),
         (put("annotations.1", "twinlink:format", 7), "annotations[1].twinlink:format is 7"),
+        (
+            lambda meta: meta.update(
+                captures=[{"core:sample_start": n, "twinlink:epoch": f"{n + 1:x}"} for n in range(0, 3 * WHOLE, 12)],
+                annotations=[{"core:sample_start": n, "core:label": "slot", "dapp:timestamp_ns": 0}
+                             for n in range(0, 3 * WHOLE, 12)],
+            ) or meta["global"].update({"dapp:n_ants": 1, "dapp:n_symbols": 1, "dapp:n_prbs": 1}),
+            "captures have more than 1024 different twinlink:epoch",
+        ),
         (lambda meta: meta.update(annotations=[]), "are no records of"),
         (lambda meta: meta.update(annotations=[None]), "annotations[0] is no object"),
         (lambda meta: meta.update(captures={"x": 1}), "captures is a dict, not a list"),

@@ -31,3 +31,14 @@ def refuse_existing(option: str, paths: Iterable[Path], overwrite: bool) -> None
     for path in () if overwrite else paths:
         if path.is_file() and path.stat().st_size:
             raise ConfigurationError(f"{path} exists: name another {option}, or replace it with --overwrite")
+
+
+def refuse_inputs(option: str, paths: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Refuse to write what is read, whatever was given.
+
+    Raises ConfigurationError, which says what to do; OSError.
+    """
+    read = [path for path in inputs if path.exists()]
+    for path in paths:
+        if path.exists() and any(path.samefile(one) for one in read):
+            raise ConfigurationError(f"{path} is what is read: name another {option}")

@@ -66,8 +66,7 @@ class RecordingWriter:
         self._imported = dict(imported)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
         self._file = McapFile(part, f"twinlink {known_versions['twinlink']}, imported", overwrite=True)
-        known = {f"{epoch:016x}": node for epoch, node in nodes.items()}
-        self._add_json({"type": "begin", **self._head, "nodes": known, "streams": []}, self._begun_ns)
+        self._last_ns: int | None = None  # log time
 
     def add(self, flow: str, epoch: int, sequence: int, sent_ns: int, log_ns: int, payload: bytes) -> bool:
         """Add a message; False: there is one of this number already.  Raises OSError, and PayloadTooLarge."""
@@ -78,6 +77,7 @@ class RecordingWriter:
         description = self._channels.get(flow)
         if description is None:
             description = self._channels[flow] = channels.of_frames(RECEIVED, f"traffic/{flow}")
+        self._begin(log_ns)
         for wire in messages_of(frame(Kind.DATA, epoch, sequence, sent_ns, payload)):
             if not self._account.message(RECEIVED, flow, wire):
                 return False
@@ -86,12 +86,22 @@ class RecordingWriter:
             self._end_chunk()
         return True
 
-    def leave_out(self, flow: str, epoch: int, ranges: RangeSet, log_ns: int) -> None:
+    def leave_out(self, flow: str, epoch: int, ranges: RangeSet) -> None:
         """What was imported lacks these messages, which its sender has sent."""
         stream = self._account.stream(RECEIVED, flow, epoch)
         if stream is not None and ranges:
+            last_ns = self._begin(self._last_ns)
             stream.leave_out(SOURCE, ranges)
-            self._add_json(described((RECEIVED, flow, epoch, ranges), SOURCE), log_ns)
+            self._add_json(described((RECEIVED, flow, epoch, ranges), SOURCE), last_ns)
+
+    def _begin(self, log_ns: int | None) -> int:
+        """Say in the first chunk what the file is of, at the time of the first message; returns that of the last."""
+        if self._last_ns is None:
+            self._last_ns = self._begun_ns if log_ns is None else log_ns
+            known = {f"{epoch:016x}": node for epoch, node in self._account.nodes.items()}
+            self._add_json({"type": "begin", **self._head, "nodes": known, "streams": []}, self._last_ns)
+        self._last_ns = max(self._last_ns, log_ns or 0)
+        return self._last_ns
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +117,7 @@ class RecordingWriter:
             self._file.abandon()
 
     def _finish(self) -> None:
+        self._begin(self._last_ns)
         self._end_chunk()
         manifest = self._head | {
             "next_file": None,

@@ -7,7 +7,6 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from twinlink.appkit import outputs
-from twinlink.appkit.console import writing
 from twinlink.errors import ConfigurationError, MalformedPayload
 from twinlink.slots import Clock, Content, Slot, SlotSpectrum
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
@@ -110,7 +109,6 @@ def export(request: Request) -> Outcome:
         raise ConfigurationError(f"{source.reports[0].path} has no slots of I/Q on flows {','.join(request.flows)}")
     with ExitStack() as stack:
         file = stack.enter_context(stack.enter_context(whole(request.out)).open("wb"))
-        stack.enter_context(writing(request.out))
         trace, line = _Trace(file, _cells([source.node(epoch) for epoch in nodes])), InOrder(source.recorded)
 
         def take(message: Message) -> None:

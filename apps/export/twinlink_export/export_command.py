@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from twinlink.appkit import convert, outputs
-from twinlink.appkit.console import DONE, NOT_MET, Output, log
+from twinlink.appkit.console import DONE, NOT_MET, Output, log, writing
 from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 
@@ -58,9 +58,11 @@ def run(given: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--out {given.out}: its suffix is none of {', '.join(FORMATS)}: name the format with --format"
         )
+    outputs.refuse_inputs("--out", [given.out], given.files)
     export = import_module(f"twinlink_export.{_MODULES[kind]}").export
     request = Request(given.files, given.out, given.flows, given.table, given.overwrite)
-    outcome: Outcome = export(request)
+    with writing(given.out):
+        outcome: Outcome = export(request)
     for text in (*outcome.problems, *outcome.notes):
         log(_NAME, text)
     output = Output(given.json)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from twinlink.appkit import convert, outputs
-from twinlink.appkit.console import DONE, Output, log
+from twinlink.appkit.console import DONE, Output, log, writing
 from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 
@@ -49,10 +49,13 @@ def run(given: argparse.Namespace) -> int:
     name = _MODULES.get(given.file.suffix)
     if name is None:
         raise ConfigurationError(f"{given.file}: its suffix is none of {', '.join(_MODULES)}")
+    outputs.refuse_inputs("--out", [given.out], [given.file])
     outputs.refuse_existing("--out", [given.out], given.overwrite)
     overwrite = given.overwrite or given.out.exists()  # then it is empty
     radio = Radio(round(given.scs_khz * 1000), given.centre_hz, given.beta)
-    imported: Imported = import_module(f"twinlink_export.{name}").import_file(given.file, given.out, radio, overwrite)
+    import_file = import_module(f"twinlink_export.{name}").import_file
+    with writing(given.out):
+        imported: Imported = import_file(given.file, given.out, radio, overwrite)
     for note in imported.notes:
         log(_NAME, note)
     text = f"{given.out}: {imported.number:,} {imported.what}"

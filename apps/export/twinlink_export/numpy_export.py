@@ -17,7 +17,6 @@ from numpy.lib import format as npy_format
 
 from twinlink import npy
 from twinlink.appkit import outputs
-from twinlink.appkit.console import writing
 from twinlink.errors import ConfigurationError, MalformedPayload
 from twinlink.slots import Content, SlotSpectrum
 from twinlink.spectrum import Spectrum
@@ -126,7 +125,7 @@ def export(request: Request) -> Outcome:
                 stacks[key].add(message, item)
         if not stacks:
             raise ConfigurationError(f"{source.reports[0].path} has no arrays on flows {','.join(request.flows)}")
-        with writing(request.out), zipfile.ZipFile(part, "w", allowZip64=True) as archive:
+        with zipfile.ZipFile(part, "w", allowZip64=True) as archive:
             for one in stacks.values():
                 one.write(archive, source)
     if malformed:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink.appkit import outputs
-from twinlink.appkit.console import writing
 from twinlink.errors import ConfigurationError, MalformedPayload, TwinlinkError
 from twinlink.slots import SYMBOLS, Content, SlotSpectrum, power_per_prb
 from twinlink.spectrum import Spectrum
@@ -65,7 +64,7 @@ class _Table:
     def __init__(self, stack: ExitStack, path: Path, columns: dict[str, str]) -> None:
         arrow, parquet = _arrow()
         self.rows = 0
-        self._path, self._columns, self._arrow = path, columns, arrow
+        self._columns, self._arrow = columns, arrow
         kinds = {
             "name": arrow.dictionary(arrow.int32(), arrow.string()),
             "bool": arrow.bool_(),
@@ -105,8 +104,7 @@ class _Table:
         """Write what is held."""
         if self._batches:
             table = self._arrow.Table.from_batches(self._batches).combine_chunks().unify_dictionaries()
-            with writing(self._path):
-                self._writer.write_table(table)
+            self._writer.write_table(table)
             self._batches, self._held = [], 0
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 import twinlink
 from twinlink.appkit import outputs
-from twinlink.appkit.console import writing
 from twinlink.errors import ConfigurationError, MalformedPayload
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.recording.account import listed
@@ -83,10 +82,9 @@ class _Writer:
                 self._named.append(named | {"ranges": listed(missing.ranges)})
         self._captures: list[dict[str, Any]] = []
         self._before: tuple[Stream, int, float] | None = None  # of the last message: its sequence and centre
-        self._direction = ""
         self._lost = 0  # samples
         self._steps, self._steps_ns, self._last_ns = 0, 0, 0
-        self._open: dict[tuple[str, int, int], _Open] = {}
+        self._open: dict[Any, _Open] = {}
         self._ended: list[tuple[int, bytes]] = []
         self._state: tuple[Any, ...] = ()
 
@@ -96,38 +94,39 @@ class _Writer:
 
     def add(self, message: Message, found: Spectrum | SlotSpectrum, decisions: Decisions) -> None:
         """Append a message's records."""
-        self._direction = message.direction
-        slots = found.slots if isinstance(found, SlotSpectrum) else (None,)
-        for number, slot in enumerate(slots):
-            observed_ns = found.observed_ns if isinstance(found, Spectrum) else slot.observed_ns if slot else 0
-            lost_slots = slot.missing if slot else 0
-            self._begin_capture(message, found.centre_hz, observed_ns, number, lost_slots)
-            self._annotate(message, decisions, observed_ns, found.centre_hz)
-            fields: dict[str, Any] = {
-                "core:sample_start": self._at,
-                "core:sample_count": self._size,
-                "core:label": RECORD_LABELS[SLOTS if slot else SYMBOL],
-                "dapp:timestamp_ns": observed_ns,
-                "twinlink:sequence": message.sequence,
-                "twinlink:sent_ns": message.sent_ns,
-                "twinlink:log_ns": message.log_ns,
-            }
-            if isinstance(found, Spectrum):
-                fields |= {"twinlink:symbol": found.symbol} if found.symbol is not None else {}
-                fields |= {"twinlink:e3": found.e3} if found.e3 else {}
-                self._write(found.samples)
-            elif slot is not None:
-                self._write(self._samples(found, slot))
-                fields |= _slot_fields(slot, number, len(self._layout.antennas))
-            self._lines.write(json.dumps(fields, separators=(",", ":")).encode() + b"\n")
-            self.records += 1
-            self._last_ns = observed_ns
+        if isinstance(found, Spectrum):
+            self._begin_capture(message, found.centre_hz, found.observed_ns)
+            self._annotate(message, decisions, found.observed_ns, found.centre_hz)
+            self._append(message, found.observed_ns, found.samples, _symbol_fields(found))
+        else:
+            for number, slot in enumerate(found.slots):
+                self._begin_capture(message, found.centre_hz, slot.observed_ns, number, slot.missing)
+                self._annotate(message, decisions, slot.observed_ns, found.centre_hz)
+                fields = _slot_fields(slot, number, len(self._layout.antennas))
+                self._append(message, slot.observed_ns, self._samples(found, slot), fields)
         self._before = message.stream, message.sequence, found.centre_hz
 
+    def _append(self, message: Message, observed_ns: int, samples: NDArray[Any], others: dict[str, Any]) -> None:
+        octets = np.ascontiguousarray(samples, "<f4" if self._facts.halves else "<i2").data.cast("B")
+        fields = {
+            "core:sample_start": self._at,
+            "core:sample_count": self._size,
+            "core:label": RECORD_LABELS[SLOTS if self._layout.head else SYMBOL],
+            "dapp:timestamp_ns": observed_ns,
+            "twinlink:sequence": message.sequence,
+            "twinlink:sent_ns": message.sent_ns,
+            "twinlink:log_ns": message.log_ns,
+        }
+        self._data.write(octets)
+        self._lines.write(json.dumps(fields | others, separators=(",", ":")).encode() + b"\n")
+        self._sha512.update(octets)
+        self.records += 1
+        self._last_ns = observed_ns
+
     def _begin_capture(
-        self, message: Message, centre_hz: float, observed_ns: int, number: int, lost_slots: int
+        self, message: Message, centre_hz: float, observed_ns: int, number: int = 0, lost_slots: int = 0
     ) -> None:
-        """Where this record does not follow the one before without a gap."""
+        """Where this record, the ``number``-th of its message, does not follow the one before without a gap."""
         lost = 0
         if number == 0 and self._before is not None:
             stream, sequence, before_hz = self._before
@@ -170,12 +169,6 @@ class _Writer:
         grid[:, there] = values
         return grid
 
-    def _write(self, samples: NDArray[Any]) -> None:
-        octets = np.ascontiguousarray(samples, "<f4" if self._facts.halves else "<i2").data.cast("B")
-        with writing(self.path):
-            self._data.write(octets)
-        self._sha512.update(octets)
-
     def _annotate(self, message: Message, decisions: Decisions, observed_ns: int, centre_hz: float) -> None:
         """Begin and end what the twin has asked for, what stands blocked, and labels."""
         labels = decisions.labels(message.epoch, observed_ns)
@@ -188,16 +181,16 @@ class _Writer:
         now: dict[Any, dict[str, Any]] = {}
         for name, prbs in ((DETECTED, detected), (BLOCKED, blocked)):
             for first, end in RangeSet((prb, prb + 1) for prb in prbs):
-                now[name, first, end] = {"core:label": name}
+                now[name, first, end, centre_hz] = {"core:label": name}
         for label in labels:
             comment = {"core:comment": label.comment} if label.comment else {}
-            now[label, label.first_prb, label.end_prb] = {"core:label": label.label, **comment}
+            now[label, label.first_prb, label.end_prb, centre_hz] = {"core:label": label.label, **comment}
         for key in [key for key in self._open if key not in now]:
             self._end(self._open.pop(key))
         layout = self._layout
         low, high = layout.first_prb, layout.first_prb + layout.n_prbs
         for key, fields in now.items():
-            _, first, end = key
+            _, first, end, _ = key
             first, end = max(first, low), min(end, high)
             if key not in self._open and first < end:
                 edges = layout.edge_hz(centre_hz, first), layout.edge_hz(centre_hz, end)
@@ -215,7 +208,7 @@ class _Writer:
         self._ended.sort()
         self._data.flush()
         head = json.dumps({"global": self._global(), "captures": self._captures}, indent=1)
-        with writing(self.path), self._meta_part.open("wb") as file:
+        with self._meta_part.open("wb") as file:
             file.write(f'{head[:-2]},\n "annotations": ['.encode())
             before = b"\n  "
             for _, line in heapq.merge(self._ended, self._record_lines(), key=lambda one: one[0]):
@@ -266,6 +259,11 @@ class _Writer:
                 "twinlink:every": head.every,
             }
         return found
+
+
+def _symbol_fields(found: Spectrum) -> dict[str, Any]:
+    symbol = {} if found.symbol is None else {"twinlink:symbol": found.symbol}
+    return symbol | ({"twinlink:e3": found.e3} if found.e3 else {})
 
 
 def _slot_fields(slot: Slot, number: int, antennas: int) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def import_file(path: Path, out: Path, radio: Radio, overwrite: bool) -> Importe
     with RecordingWriter(out, imported, series, nodes, overwrite) as writer:
         written = _write(writer, data_path, records, labels, shared)
         for epoch, ranges in missing.items():
-            writer.leave_out(shared.flow, epoch, ranges, records[-1].observed_ns)
+            writer.leave_out(shared.flow, epoch, ranges)
     lacking = sum(ranges.count() for ranges in missing.values())
     notes = [f"{lacking} messages are missing, as {meta_path.name} says"] if lacking else []
     if times != "recorded":

@@ -22,6 +22,7 @@ from .sigmf_meta import CF32, CI16, RECORD_LABELS, SLOTS, SYMBOL, from_datetime
 
 PERIOD_MS = 10.0  # between the records where nothing says it; a gNB captures a symbol a frame
 MAX_HZ = 1e12
+MAX_SESSIONS = 1024
 _KNOWN = ("dapp", "twinlink")  # extensions
 
 
@@ -105,37 +106,13 @@ class _Sequences:
 
 def read_shared(where: str, general: Fields, radio: Radio) -> Shared:
     """What ``global`` says.  Raises NotReadable."""
-    datatype = general.text("core:datatype")
-    if datatype not in (CF32, CI16):
-        raise general.wrong("core:datatype", f"{CF32} or {CI16}")
-    for key, allowed in (("core:num_channels", 1), ("core:trailing_bytes", 0)):
-        if general.integer(key, default=allowed) != allowed:
-            raise general.wrong(key, str(allowed))
-    if general.raw("core:metadata_only"):
-        raise general.wrong("core:metadata_only", "false: without data there is nothing to import")
-    for extension in general.objects("core:extensions"):
-        if extension.raw("optional") is not True and extension.text("name") not in _KNOWN:
-            raise extension.wrong("name", f"one that is known here: {', '.join(_KNOWN)}")
-    if general.text("dapp:domain") != "frequency":
-        raise general.wrong("dapp:domain", "'frequency': samples in time are not imported")
-    if general.integer("dapp:n_sc_per_prb", default=SUBCARRIERS_PER_PRB) != SUBCARRIERS_PER_PRB:
-        raise general.wrong("dapp:n_sc_per_prb", "12")
-    n_prbs = general.integer("dapp:n_prbs", 1, MAX_PRBS)
+    _check_form(general)
+    datatype, n_prbs = general.text("core:datatype"), general.integer("dapp:n_prbs", 1, MAX_PRBS)
     n_ants = general.integer("dapp:n_ants", 1, MAX_ANTENNAS, 1)
     n_symbols = general.integer("dapp:n_symbols", 1, SYMBOLS, 1)
-    symbols = general.integer("twinlink:symbols", 0, ALL_SYMBOLS, 0)
+    symbols = general.integer("twinlink:symbols", 1, ALL_SYMBOLS, (1 << n_symbols) - 1)
     if symbols.bit_count() != n_symbols:
-        symbols = (1 << n_symbols) - 1
-    antennas = general.raw("twinlink:antennas")
-    if antennas is None:
-        antennas = list(range(n_ants))
-    known = range(MAX_ANTENNAS)
-    if (
-        not isinstance(antennas, list)
-        or len(antennas) != n_ants
-        or sorted({a for a in antennas if a in known}) != antennas
-    ):
-        raise general.wrong("twinlink:antennas", f"{n_ants} numbers below {MAX_ANTENNAS}, ascending")
+        raise general.wrong("twinlink:symbols", f"a mask of {n_symbols} symbols")
     kind = general.text("twinlink:records", SYMBOL if (datatype, n_ants, n_symbols) == (CI16, 1, 1) else SLOTS)
     if kind not in RECORD_LABELS or (kind == SYMBOL and (datatype, n_ants, n_symbols) != (CI16, 1, 1)):
         raise general.wrong("twinlink:records", f"{SLOTS}, or for one antenna and symbol of {CI16} {SYMBOL}")
@@ -156,7 +133,7 @@ def read_shared(where: str, general: Fields, radio: Radio) -> Shared:
         n_prbs=n_prbs,
         first_prb=first_prb,
         n_prbs_carrier=n_prbs_carrier,
-        antennas=tuple(antennas),
+        antennas=_antennas(general, n_ants),
         symbols=symbols,
         scs_hz=round(scs_hz),
         beta=general.number("twinlink:beta", 2.0**-24, 65504, radio.beta),
@@ -165,6 +142,34 @@ def read_shared(where: str, general: Fields, radio: Radio) -> Shared:
         period_ns=round(general.number("twinlink:record_period_ms", 1e-3, 1e6, PERIOD_MS) * 1e6),
         offset=general.integer("core:offset", default=0),
     )
+
+
+def _check_form(general: Fields) -> None:
+    """The samples are of a form that is known here."""
+    if general.text("core:datatype") not in (CF32, CI16):
+        raise general.wrong("core:datatype", f"{CF32} or {CI16}")
+    for key, allowed in (("core:num_channels", 1), ("core:trailing_bytes", 0)):
+        if general.integer(key, default=allowed) != allowed:
+            raise general.wrong(key, str(allowed))
+    if general.raw("core:metadata_only"):
+        raise general.wrong("core:metadata_only", "false: without data there is nothing to import")
+    for extension in general.objects("core:extensions"):
+        if extension.raw("optional") is not True and extension.text("name") not in _KNOWN:
+            raise extension.wrong("name", f"one that is known here: {', '.join(_KNOWN)}")
+    if general.text("dapp:domain") != "frequency":
+        raise general.wrong("dapp:domain", "'frequency': samples in time are not imported")
+    if general.integer("dapp:n_sc_per_prb", default=SUBCARRIERS_PER_PRB) != SUBCARRIERS_PER_PRB:
+        raise general.wrong("dapp:n_sc_per_prb", "12")
+
+
+def _antennas(general: Fields, count: int) -> tuple[int, ...]:
+    found = general.raw("twinlink:antennas")
+    if found is None:
+        return tuple(range(count))
+    numbers = isinstance(found, list) and all(type(one) is int and 0 <= one < MAX_ANTENNAS for one in found)
+    if numbers and len(found) == count and sorted(set(found)) == found:
+        return tuple(found)
+    raise general.wrong("twinlink:antennas", f"{count} numbers below {MAX_ANTENNAS}, ascending")
 
 
 def read_captures(captures: list[Fields], shared: Shared, count: int) -> list[Capture]:
@@ -263,6 +268,8 @@ def number_records(records: list[Record], shared: Shared, own: int, general: Fie
         fields, capture = record.fields, record.capture
         record.epoch = capture.epoch or own
         line = lines.setdefault(record.epoch, _Sequences())
+        if len(lines) > MAX_SESSIONS:
+            raise NotReadable(f"{shared.where}: captures have more than {MAX_SESSIONS} different twinlink:epoch")
         if before is not None and capture is not before:
             skipped = (capture.place - before.place - (capture.start - before.start)) // size
             if skipped > 0 and line.next + skipped < MAX_SEQUENCE:

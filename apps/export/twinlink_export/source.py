@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from twinlink.protocol.frames import HEADER_OCTETS, RETRANSMIT_WORD
+from twinlink.protocol.frames import FLOW_NAME, HEADER_OCTETS, RETRANSMIT_WORD
 from twinlink.protocol.rangeset import RangeSet
-from twinlink.protocol.wire import RECEIVED, messages_of
+from twinlink.protocol.wire import RECEIVED, flow_of, messages_of
 from twinlink.recording import RecordingError, Report
 from twinlink.recording.channels import CLOCK, EVENTS, RECORDER
 from twinlink.recording.reader import Recorded, RecordingFile
@@ -88,18 +88,20 @@ class Source:
         recorded: what the files hold, by stream.
     """
 
-    def __init__(self, paths: Sequence[Path], look: Callable[[Message], None] = lambda message: None) -> None:
+    def __init__(self, paths: Sequence[Path], look: Callable[[Message], None] | None = None) -> None:
         """``look`` is given each message once, before the names of nodes are known.
 
         Raises OSError, and RecordingError where a file is no recording, or the files are not of one.
         """
         self.reports: list[Report] = []
+        self._odd = False  # there are messages of flows that are none
         self._nodes: dict[int, str] = {}
         for path in paths:
             report = Report(str(path))
             for chunk in _chunks(path, report):
-                for message in self._messages(chunk, {}):
-                    look(message)
+                if look is not None:
+                    for message in self._messages(chunk, {}):
+                        look(message)
             self.reports.append(report)
         self.reports.sort(key=lambda report: report.file or 0)
         self._check_series()
@@ -125,6 +127,9 @@ class Source:
 
     def _take_streams(self, number: int, report: Report) -> None:
         for one in report.streams:
+            if not FLOW_NAME.fullmatch(one["flow"]):
+                self._odd = True
+                continue
             epoch = int(one["epoch"], 16)
             stream = one["direction"], one["flow"], epoch
             if isinstance(one["node"], str):
@@ -136,12 +141,15 @@ class Source:
                 first, end = int(loss["first"]), int(loss["end"])
                 self.lost.append(Lost(stream, first, end, str(loss["reason"])))
         for one, reason, ranges in report.missing():
-            self.missing.append(Missing(number, (one["direction"], one["flow"], int(one["epoch"], 16)), reason, ranges))
+            if FLOW_NAME.fullmatch(one["flow"]):
+                stream = one["direction"], one["flow"], int(one["epoch"], 16)
+                self.missing.append(Missing(number, stream, reason, ranges))
 
     @property
     def problems(self) -> list[str]:
-        """What is damaged or cut, and so is not exported."""
-        return [f"{report.path}: {problem}" for report in self.reports for problem in report.problems]
+        """What is damaged or cut, or of no flow, and so is not exported."""
+        found = [f"{report.path}: {problem}" for report in self.reports for problem in report.problems]
+        return [*found, "messages are of flows that no link can have, and are left out"] if self._odd else found
 
     @property
     def notes(self) -> list[str]:
@@ -181,7 +189,9 @@ class Source:
         for description, recorded in chunk:
             if description.topic in (EVENTS, RECORDER, CLOCK) or description.metadata["kind"] != "traffic":
                 continue
-            direction, flow = description.metadata["direction"], description.metadata["flow"]
+            if (flow := flow_of(description.topic.encode())) is None:
+                continue  # of the link itself, or a name that may lead out of a folder or an archive
+            direction = description.metadata["direction"]
             for wire in messages_of(recorded.data):
                 yield Message(
                     direction,
