@@ -92,7 +92,7 @@ def test_one_file_for_all_says_what_each_would_do(check: Check) -> None:
         ("exporter", ["--http", "9464"], "host:port"),
         ("exporter", ["--log", "/nonexistent/log"], "/nonexistent: No such file"),
         ("exporter", ["--summary", "/proc"], "/proc: Is a directory"),
-        ("replay", ["--records", "/proc/version/run"], "/proc/version: Not a directory"),
+        ("replay", ["--out", "/proc/version/run"], "/proc/version: Not a directory"),
         ("replay", ["--http", "[::1]:65536"], "65535"),
         ("ran_emulator", ["--recording", "/nonexistent/x"], "cannot be read"),
         ("ran_emulator", ["--fft-size", "64"], "FFT of 64"),
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_said_and_ends_with_3(
     ("text", "named"),
     [
         ("[exporter]\nprotect-prb = '1'", "did you mean protect-prbs?"),
-        ("[export]\nn-prbs = 51", "did you mean exporter?"),
+        ("[exporters]\nn-prbs = 51", "did you mean exporter?"),
         ("protekt-prbs = '1'", "did you mean protect-prbs?"),
     ],
 )

@@ -23,7 +23,7 @@ BAD_ARGUMENTS = 3
         ("pong --listen *:7447", "write 0.0.0.0:7447 for every address of this host"),
         ("--transport zenoh ping 10.0.0.5", "--transport stands before the command: options follow it"),
         ("publish hello", "no command is called 'publish'; did you mean pub?"),
-        ("replay --out run1", "no command is called 'replay'; that is a program of its own: twinlink-replay"),
+        ("exporter --n-prbs 51", "no command is called 'exporter'; that is a program of its own: twinlink-exporter"),
         ("sub '*'", "'*' is no host; the host comes first: `twinlink sub 10.0.0.5 '*'`"),
         ("sub 10.0.0.5 /spectrum", "no name of a flow has '/', as flows have no levels; '*' stands for all flows"),
         ("sub 10.0.0.5 'cell/**'", "no name of a flow has '/'"),

@@ -41,7 +41,7 @@ def run(program: str, *arguments: object, code: int = 0) -> str:
 @pytest.mark.parametrize(
     ("program", "options"),
     [
-        ("twinlink-exporter", ["--log", "l.jsonl", "--summary", "s.json", "--records", "records"]),
+        ("twinlink-exporter", ["--log", "l.jsonl", "--summary", "s.json", "--record", "run.mcap"]),
         ("twinlink-replay", ["--out", "out", "--log", "l.jsonl"]),
         ("twinlink-ran-emulator", ["--recording", "r", "--log", "l.jsonl", "--heard", "heard"]),
     ],

@@ -214,7 +214,7 @@ def test_a_part_that_is_killed_is_named_and_ends_the_demo(victim: str, start: St
     for cell in cells.values():
         assert cell["status"] == "failed"
         assert cell["reason"] == f"the {victim} ended (killed by SIGKILL) while it was needed"
-    assert (cells["spectrum"]["statistics"] is None) == (victim == "exporter")  # what was sent, it alone knew
+    assert cells["spectrum"]["statistics"]["n_received"]  # a recording that has no end holds what came before
     for part in PARTS.keys() - {victim}:
         assert "Traceback" not in (tmp_path / "out" / "zeromq" / f"{part}.txt").read_text()
 
