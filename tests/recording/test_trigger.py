@@ -12,13 +12,14 @@ from tests.cli.running import Start
 from tests.recording.recordings import json_records, numbers, only, pair, rows
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.events import Gap, PeerDown
+from twinlink.mirror import MIRROR_FLOW
 from twinlink.protocol.frames import AbandonReason, Kind, abandoned_body, frame
 from twinlink.protocol.wire import RECEIVED
 from twinlink.recording import Recorder, RecorderOptions, verify
 from twinlink.recording.series import Series
 from twinlink.recording.trigger import Conditions, Trigger
 from twinlink.runtime.capture import EventItem, FrameItem
-from twinlink.testing import patience, wait_until
+from twinlink.testing import free_endpoint, patience, wait_until
 
 OWN, PEER = 1, 2
 
@@ -113,6 +114,31 @@ def test_in_a_recording_that_runs_a_trigger_is_a_mark(endpoint: str, tmp_path: P
     (mark,) = triggers(tmp_path / "run.mcap")
     assert mark["reason"] == "here"
     assert "before_s" not in mark
+
+
+def test_at_a_mirror_a_message_of_the_observed_node_triggers(endpoint: str, tmp_path: Path) -> None:
+    at, path = free_endpoint(), tmp_path / "run.mcap"
+    with (
+        pair("zeromq", endpoint) as (twin, gnb),
+        twin.mirror(at) as mirror,
+        twinlink.open("zeromq", connect=at, node="looker") as looker,
+        looker.record(path, before_s=3600, on=["flow:alarm"]) as recorder,
+    ):
+        for flow in ("x", "alarm"):
+            twin.receiver(flow, handler=lambda message: None)
+        looker.receiver(MIRROR_FLOW, handler=lambda message: None)
+        wait_until(lambda: mirror.stats()["frames"] > 0)
+        for _ in range(10):
+            gnb.sender("x").send(bytes(100))
+        gnb.sender("x").flush(patience())
+        gnb.sender("alarm").send(b"look")
+        wait_until(lambda: recorder.triggered == "flow:alarm")
+        gnb.sender("x").send(b"last")
+        wait_until(lambda: recorder.stats()["messages"] == 12)
+    report = verify(path)
+    assert report.complete
+    assert only(report.streams, "received", "x")["recorded"] == [[0, 11]]
+    assert [row.payload for row in rows(path, "received", "alarm")] == [b"look"]
 
 
 def received(sequence: int, flow: str = "x", payload: bytes = b"", kind: Kind = Kind.DATA) -> FrameItem:
