@@ -134,7 +134,7 @@ class Recorder:
                 if mirror is None or mirror.is_decided:
                     sink.look()
             if mirror is not None and not mirror.is_decided:
-                if closing or self._triggers:
+                if closing:
                     mirror.decide()
                 else:
                     self._wake.wait(LOOK_S)
