@@ -95,6 +95,7 @@ def test_what_cannot_be_exported_or_imported(start: Start, tmp_path: Path) -> No
         ("export", str(recorded), "--out", "x.csv"): (3, "its suffix is none of"),
         ("export", str(recorded), "--out", "./x.mcap", "--format", "npz", "--overwrite"): (3, "is what is read"),
         ("export", str(meta), "--out", "x.npz"): (2, "no MCAP file"),
+        ("import", "x.sigmf", "--out", "y.mcap"): (3, "unpack the archive"),
         ("import", str(meta), "--out", "y.mcap"): (2, "x.sigmf-meta: global.dapp:domain is missing"),
         ("import", str(tmp_path / "absent.e3rt"), "--out", "y.mcap"): (2, "absent.e3rt"),
     }

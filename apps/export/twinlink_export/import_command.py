@@ -48,7 +48,8 @@ def run(given: argparse.Namespace) -> int:
     """Import."""
     name = _MODULES.get(given.file.suffix)
     if name is None:
-        raise ConfigurationError(f"{given.file}: its suffix is none of {', '.join(_MODULES)}")
+        advice = ": unpack the archive (`tar -xf`), and give its .sigmf-meta" if given.file.suffix == ".sigmf" else ""
+        raise ConfigurationError(f"{given.file}: its suffix is none of {', '.join(_MODULES)}{advice}")
     outputs.refuse_inputs("--out", [given.out], [given.file])
     outputs.refuse_existing("--out", [given.out], given.overwrite)
     overwrite = given.overwrite or given.out.exists()  # then it is empty

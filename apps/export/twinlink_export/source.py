@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from twinlink.protocol.frames import FLOW_NAME, HEADER_OCTETS, RETRANSMIT_WORD
@@ -102,6 +103,9 @@ class Source:
                 if look is not None:
                     for message in self._messages(chunk, {}):
                         look(message)
+            names = report.series, report.next_file
+            if type(report.file) not in (int, NoneType) or not all(isinstance(name, str | None) for name in names):
+                raise RecordingError(f"{path}: its manifest does not say which file of which recording it is")
             self.reports.append(report)
         self.reports.sort(key=lambda report: report.file or 0)
         self._check_series()
