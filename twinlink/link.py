@@ -349,11 +349,17 @@ class Link(Misnamed):
             ConfigurationError, TransportError: as `twinlink.open`.
             LinkClosed: the link was closed.
         """
-        from .mirror import open_mirror  # most links do without
+        from .mirror import Mirror, open_for_observers  # most links do without
 
         self._check_open()
         arguments.check_octets("queue_octets", queue_octets)
-        mirror = open_mirror(self, listen, transport, queue_octets)
+        identity = str(self.identity.identity.folder) if self.identity is not None else ""
+        link = open_for_observers(Link, transport or self.transport_name, listen, self.node, identity)
+        try:
+            mirror = Mirror(self.node, self._driver, link, self._transport.internal_errors, queue_octets)
+        except BaseException:
+            link.close()
+            raise
         self._mirrors.append(mirror)
         return mirror
 

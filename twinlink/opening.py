@@ -11,12 +11,9 @@ from .process import exit_hooks
 from .protocol.frames import MAX_PAYLOAD
 from .protocol.limits import MAX_FLOWS, MAX_PEERS, RECEIVE_BUFFER, Limits
 from .transport_options import TransportName, TransportOptions
-from .transports import Transport
 
 if TYPE_CHECKING:
     from .aio import Opening
-
-OBSERVERS_OCTETS = 16 * 1024 * 1024  # that may be on their way to observers, and as much that waits for them
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,37 +85,10 @@ def open(
         identity=identity,
         options={**limited, **rest, **options},
     )
-    return _link(prepared, transport, node, limited, rest)
-
-
-def open_for_observers(transport: TransportName, *, listen: str, node: str, identity: str) -> Link:
-    """Open a link to which, with an identity, only peers with the role ``observer`` are admitted.
-
-    Takes arguments of `open`, and raises its errors.
-    """
-    limited = {
-        "window": OBSERVERS_OCTETS,
-        "max_payload": MAX_PAYLOAD,
-        "receive_buffer": RECEIVE_BUFFER,
-        "max_flows": MAX_FLOWS,
-        "max_peers": MAX_PEERS,
-    }
-    rest: dict[str, Any] = {"retention": OBSERVERS_OCTETS, "send_timeout": 0.05, "busy_poll": False}
-    prepared = link_options.make_transport(
-        transport, listen=listen, connect=None, node=None, identity=identity, options={**limited, **rest}
-    )
-    if prepared.identity is not None:
-        prepared.identity.admit_only("observer")
-    return _link(prepared, transport, node, limited, rest)
-
-
-def _link(
-    prepared: Transport, name: TransportName, node: str | None, limited: dict[str, int], rest: dict[str, Any]
-) -> Link:
-    link_options.warn_if_open(prepared, name)
+    link_options.warn_if_open(prepared, transport)
     if prepared.identity is not None:
         node = prepared.identity.name
-    return Link(prepared, name=name, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
+    return Link(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limited), **rest)
 
 
 def _takes_arguments_of(_: Callable[P, Link]) -> Callable[[Callable[..., T]], Callable[P, T]]:

@@ -16,12 +16,14 @@ LAYERS = (
     ("identity",),
     ("transports",),
     ("options",),
+    ("spectrum", "slots", "sensing", "control", "signed_payload"),
     ("runtime",),
+    ("mirror",),
     ("recording",),
     ("link",),
     ("aio",),
     ("opening",),
-    ("__init__", "spectrum", "slots", "sensing", "control", "signed_payload", "metrics"),
+    ("__init__", "metrics"),
     ("appkit",),
     ("cli", "__main__"),
     ("testing",),
@@ -29,7 +31,7 @@ LAYERS = (
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 IO = {"asyncio", "select", "selectors", "signal", "socket", "threading", "time", "zenoh", "zmq"}
 # What others may name of the protocol: the session, and the words of the wire.
-SURFACE = {"session", "frames", "limits", "authentication", "rangeset", "rtt"}
+SURFACE = {"session", "frames", "wire", "limits", "authentication", "rangeset", "rtt"}
 # What may follow a session or a flow, and be asked in turn: values.
 VALUES = {"options", "sending", "receiving"}
 

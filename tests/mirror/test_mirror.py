@@ -127,7 +127,7 @@ def test_with_identities_only_observers_are_admitted(transport: TransportName, e
     twin.trust(observer)
     observer.trust(twin)
     with twinlink.open(transport, listen=endpoint, identity=twin.folder) as listener:
-        mirror = listener.mirror(at)
+        listener.mirror(at)
         with twinlink.open(transport, connect=at, identity=observer.folder) as looker:
             looker.wait_ready(patience())
             assert looker.peers() == ["twin-1"]
@@ -139,7 +139,7 @@ def test_with_identities_only_observers_are_admitted(transport: TransportName, e
         with twinlink.open(transport, connect=endpoint, identity=gnb.folder) as other:  # where its role is admitted
             other.wait_ready(patience())
         if transport == "zeromq":  # the others do not tell whose certificate it is
-            refused = wait_for_event(mirror._link, twinlink.Refused)
+            refused = wait_for_event(listener, twinlink.Refused)
             assert (refused.identity, refused.reason) == ("gnb-1", "role")
 
 

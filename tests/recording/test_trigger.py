@@ -16,8 +16,9 @@ from twinlink.mirror import MIRROR_FLOW
 from twinlink.protocol.frames import AbandonReason, Kind, abandoned_body, frame
 from twinlink.protocol.wire import RECEIVED
 from twinlink.recording import Recorder, RecorderOptions, verify
+from twinlink.recording.conditions import Conditions
 from twinlink.recording.series import Series
-from twinlink.recording.trigger import Conditions, Trigger
+from twinlink.recording.trigger import Trigger
 from twinlink.runtime.capture import EventItem, FrameItem
 from twinlink.testing import free_endpoint, patience, wait_until
 

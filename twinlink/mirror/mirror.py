@@ -8,24 +8,45 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict, cast
+from typing import Protocol, Self, TypedDict
 
+from .. import options
 from ..errors import LinkClosed, TransportError
+from ..events import Event, Refused
 from ..process.guarded_thread import GuardedThread
+from ..process.internal_errors import InternalErrors
 from ..protocol.frames import MAX_PAYLOAD, Frame
+from ..protocol.limits import Limits
+from ..protocol.session import Overflow, Reliability
 from ..runtime.capture import Capture, FrameItem, Item, LeftOutItem, octets_of
 from ..runtime.driver import SessionDriver
+from ..runtime.sender import Sender
 from .entries import MIRROR_FLOW, frame_entry, head, left_out_entries, peers_entry
 
-if TYPE_CHECKING:
-    from ..link import Link
-    from ..transport_options import TransportName
-
+OBSERVERS_OCTETS = 16 * 1024 * 1024  # that may be on their way to observers, and as much that waits for them
 LOOK_S = 0.02
 IDLE_LOOK_S = 0.2  # while no observer is there
 PEERS_S = 1.0  # between two lists of the peers that are up
 BATCH_OCTETS = 64 * 1024
 PAUSE_S = 0.0001  # after each batch: the threads of the link get the interpreter
+
+
+class ObserversLink(Protocol):
+    """What a mirror needs of the link for observers, a `twinlink.Link`."""
+
+    endpoint: str
+
+    def sender(self, flow: str, *, reliability: Reliability, overflow: Overflow) -> Sender:
+        """The sending end of a flow."""
+
+    def peers(self) -> list[str]:
+        """Names of the nodes that are up."""
+
+    def events(self, *, handler: Callable[[Event], None]) -> object:
+        """Have the handler called with each event."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 class MirrorStats(TypedDict):
@@ -50,7 +71,9 @@ class Mirror:
         endpoint: where observers connect.
     """
 
-    def __init__(self, node: str, driver: SessionDriver, link: "Link", queue_octets: int) -> None:
+    def __init__(
+        self, node: str, driver: SessionDriver, link: ObserversLink, errors: InternalErrors, queue_octets: int
+    ) -> None:
         """``driver`` is of the observed link, ``link`` the one for observers, which the mirror closes."""
         self.endpoint = link.endpoint
         self._driver, self._link = driver, link
@@ -60,8 +83,8 @@ class Mirror:
         self._frames = self._left_out = 0
         self._peers_due_s = 0.0
         self._sender = link.sender(MIRROR_FLOW, reliability="detect", overflow="drop-oldest")
+        link.events(handler=self._on_event)
         self._ending = threading.Event()
-        errors = link._transport.internal_errors
         name = f"twinlink-{node}-mirror"
         self._thread = GuardedThread(self._run, name, errors, again=lambda: not self._ending.is_set())
         self._thread.start()
@@ -89,6 +112,10 @@ class Mirror:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Refused):  # an event of the observed link, too: its owner can repair it
+            self._driver.report(event)
 
     # On the thread of the mirror
 
@@ -173,15 +200,19 @@ class _Batch:
             self._parts, self._octets = [self._begin], len(self._begin)
 
 
-def open_mirror(observed: "Link", listen: str, transport: "TransportName | None", queue_octets: int) -> Mirror:
-    """See `Link.mirror`."""
-    from ..opening import open_for_observers  # which imports the link
+def open_for_observers(
+    make: Callable[..., ObserversLink], transport: str, listen: str, node: str, identity: str
+) -> ObserversLink:
+    """Open the link of a mirror, to which, with an identity, only peers with the role ``observer`` are admitted.
 
-    identity = str(observed.identity.identity.folder) if observed.identity is not None else ""
-    name = transport or cast("TransportName", observed.transport_name)
-    link = open_for_observers(name, listen=listen, node=observed.node, identity=identity)
-    try:
-        return Mirror(observed.node, observed._driver, link, queue_octets)
-    except BaseException:
-        link.close()
-        raise
+    ``make``: the class of links; the other arguments are those of `twinlink.open`, and so are the errors.
+    """
+    limits = {"max_payload": MAX_PAYLOAD, "window": OBSERVERS_OCTETS}
+    rest = {"retention": OBSERVERS_OCTETS, "send_timeout": 0.05, "busy_poll": False}
+    prepared = options.make_transport(
+        transport, listen=listen, connect=None, node=None, identity=identity, options={**limits, **rest}
+    )
+    options.warn_if_open(prepared, transport)
+    if prepared.identity is not None:
+        prepared.identity.admit_only("observer")
+    return make(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limits), **rest)

@@ -6,12 +6,13 @@ from ..events import Gap, Reordered
 from ..message import Message
 from ..protocol.frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, Frame, Hello, Kind, MalformedFrame
 from ..protocol.rangeset import RangeSet
-from ..protocol.receive.sequence import MAX_GAPS, Arrival, SequenceTracker
 from ..protocol.wire import SENT, Wire, flow_of, messages_of
 from ..runtime.capture import MAX_STREAMS, FrameItem, LeftOutItem
 from .entries import MIRROR_FLOW, Peers, parse
 
 __all__ = ["MIRROR_FLOW", "Observation"]
+
+MAX_RANGES = 4096  # of a stream; beyond it the oldest is forgotten
 
 
 class Observation:
@@ -86,21 +87,22 @@ class Observation:
             if len(self._streams) >= MAX_STREAMS:
                 self.unseen += 1
                 return
-            stream = self._streams[key] = _Stream()
+            stream = self._streams[key] = _Stream(wire.sequence)
         if key in self._unsure:
             self._unsure.discard(key)
             self.unseen += stream.pass_over(wire.sequence)
-        expected = stream.tracker.next
-        arrival = stream.tracker.arrive(wire.sequence)
-        if arrival is Arrival.DUPLICATE:
-            return
-        if arrival is Arrival.AFTER_GAP:
-            yield Gap(now_ns, flow, wire.epoch, expected, wire.sequence)
-        elif arrival is Arrival.LATE:
-            if stream.unseen.remove(wire.sequence):
-                self.unseen -= 1
-            else:
-                yield Reordered(now_ns, flow, wire.epoch, wire.sequence)
+        following, number = stream.following, wire.sequence
+        if number >= following:
+            stream.following = number + 1
+            if following < number:
+                stream.missing.add(following, number)
+                yield Gap(now_ns, flow, wire.epoch, following, number)
+        elif stream.missing.remove(number):
+            yield Reordered(now_ns, flow, wire.epoch, number)
+        elif stream.unseen.remove(number):
+            self.unseen -= 1
+        elif not stream.before.remove(number):
+            return  # it is here already
         node = self.node if wire.epoch == self.epoch else self._names.get(wire.epoch)
         payload = memoryview(wire.frame)[HEADER_OCTETS:]
         yield Message(payload, flow, wire.sequence, wire.epoch, node, wire.sent_ns, now_ns)
@@ -110,36 +112,41 @@ class Observation:
             key = flow_of(topic) or "", epoch
             stream = self._streams.get(key)
             for first, end in ranges:
-                if stream is None or stream.tracker.next >= end:
+                if stream is None or stream.following >= end:
                     self.unseen += end - first
                     continue
                 if key in self._unsure:
                     self._unsure.discard(key)
                     self.unseen += stream.pass_over(first)
-                if (expected := stream.tracker.next) < first:
-                    stream.tracker.record_gap(expected, first)
-                    yield Gap(item.now_ns, key[0], epoch, expected, first)
+                if (following := stream.following) < first:
+                    stream.following = first
+                    stream.missing.add(following, first)
+                    yield Gap(item.now_ns, key[0], epoch, following, first)
                 self.unseen += stream.pass_over(end)
 
 
 class _Stream:
-    """The messages of one session on one flow.
+    """The messages of one session on one flow; ``first``: the one that was shown first.
 
     Attributes:
-        tracker: of all numbers.
-        unseen: those that may have reached the observed node; of many ranges the latest.
+        following: one more than the highest number.
+        missing: the observed node lacks these.
+        unseen: these may have reached it.
+        before: these were sent before the first that was shown, and may still come.
     """
 
-    def __init__(self) -> None:
-        self.tracker, self.unseen = SequenceTracker(), RangeSet()
+    def __init__(self, first: int) -> None:
+        self.following = first
+        self.missing, self.unseen, self.before = RangeSet(), RangeSet(), RangeSet([(0, first)])
 
     def pass_over(self, end: int) -> int:
         """The numbers up to ``end`` are unseen; returns how many."""
-        following = self.tracker.next
-        if not 0 <= following < end:
+        following = self.following
+        if following >= end:
             return 0
-        self.tracker.record_gap(following, end)
+        self.following = end
         self.unseen.add(following, end)
-        if len(self.unseen) > MAX_GAPS:
-            self.unseen.drop_first_range()
+        for ranges in (self.unseen, self.missing):
+            if len(ranges) > MAX_RANGES:
+                ranges.drop_first_range()
         return end - following

@@ -10,7 +10,7 @@ from typing import Self, TypedDict
 from ..errors import ConfigurationError
 from ..runtime.capture import QUEUE_OCTETS
 from ..spelling import near
-from . import trigger
+from . import conditions
 
 LEAST_FREE_OCTETS = 256 * 1024 * 1024
 ROTATE_OCTETS = 1024 * 1024 * 1024
@@ -65,7 +65,7 @@ class RecorderOptions:
             texts = getattr(self, name)
             if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
                 raise ConfigurationError(f"{name} takes a list of names, not {texts!r}")
-        trigger.check(self.on)
+        conditions.check(self.on)
         for name, least in (("queue_octets", 1), ("rotate_octets", 1), ("min_free_octets", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:

@@ -3,96 +3,17 @@
 What has become too old by then is counted on, so that the file begins where the flows stood at its oldest message.
 """
 
-import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
-from .. import events
-from ..control import PrbBlock, PrbBlockResult
-from ..errors import ConfigurationError, MalformedPayload
-from ..protocol.frames import FLOW_NAME, HEADER_OCTETS, MalformedFrame
-from ..protocol.wire import messages_of
-from ..runtime.capture import MESSAGE_WORDS, EventItem, FrameItem, Item, octets_of
-from ..signed_payload import HEAD_OCTETS, MAGIC
-from ..spelling import near
-
-if TYPE_CHECKING:
-    from .series import Series
+from ..runtime.capture import Item, octets_of
+from .conditions import Conditions
+from .series import Series
 
 AGAIN_S = 1.0  # a condition that is met on and on is recorded so often; so is a file tried that cannot be begun
 FORGET_S = 10.0  # how often what came before the recording is summed up
-INTERFERER, FLOW = "interferer", "flow:"
-EVENTS = {
-    re.sub("(?<=.)(?=[A-Z])", "-", name).lower(): kind
-    for name, kind in vars(events).items()
-    if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event
-}
-
-
-def check(on: Iterable[str]) -> None:
-    """Raises ConfigurationError for what is no condition."""
-    for text in on:
-        if text.startswith(FLOW):
-            if not FLOW_NAME.fullmatch(text.removeprefix(FLOW)):
-                raise ConfigurationError(f"{text!r}: no flow has this name")
-        elif text != INTERFERER and text not in EVENTS:
-            known = [*EVENTS, INTERFERER]
-            raise ConfigurationError(
-                f"nothing is called {text!r}{near(text, known)}; a recording is triggered by {FLOW}NAME, a message on "
-                f"a flow, or {', '.join(known)}"
-            )
-
-
-class Conditions:
-    """What triggers a recording, as `check` lets it pass."""
-
-    def __init__(self, on: Iterable[str]) -> None:
-        self._events = {EVENTS[text]: text for text in on if text in EVENTS}
-        self._topics = {b"traffic/" + text.removeprefix(FLOW).encode(): text for text in on if text.startswith(FLOW)}
-        self._blocks = {b"traffic/control": _asks, b"traffic/control-result": _installed} if INTERFERER in on else {}
-
-    def met(self, item: Item) -> str | None:
-        """The condition that it meets."""
-        if isinstance(item, EventItem):
-            return self._events.get(type(item.event))
-        if not isinstance(item, FrameItem) or not (item.topic in self._topics or item.topic in self._blocks):
-            return None
-        if bytes(item.frame[:4]) not in MESSAGE_WORDS:
-            return None
-        shows_block = self._blocks.get(item.topic)
-        if shows_block is not None and any(map(shows_block, _payloads(item))):
-            return INTERFERER
-        return self._topics.get(item.topic)
-
-
-def _payloads(item: FrameItem) -> Iterator[memoryview]:
-    """The payloads of a frame; of a signed one what was signed, which is not verified here."""
-    try:
-        for wire in messages_of(item.frame):
-            payload = memoryview(wire.frame)[HEADER_OCTETS:]
-            yield payload[HEAD_OCTETS:] if payload[: len(MAGIC)] == MAGIC else payload
-    except MalformedFrame:
-        return
-
-
-def _asks(payload: memoryview) -> bool:
-    """Whether a twin wants PRBs blocked, which it wants where it has found an interferer."""
-    try:
-        return bool(PrbBlock.decode(payload).prbs)
-    except MalformedPayload:
-        return False
-
-
-def _installed(payload: memoryview) -> bool:
-    """Whether a block stands."""
-    try:
-        result = PrbBlockResult.decode(payload)
-    except MalformedPayload:
-        return False
-    return result.status == "installed" and bool(result.prbs)
 
 
 class Trigger:
@@ -102,9 +23,7 @@ class Trigger:
         reason: of the trigger that began the last file; None: there was none.
     """
 
-    def __init__(
-        self, series: "Series", on: Iterable[str], before_s: float, after_s: float | None, octets: int
-    ) -> None:
+    def __init__(self, series: Series, on: Iterable[str], before_s: float, after_s: float | None, octets: int) -> None:
         """``octets``: kept at most, whatever their age."""
         self.reason: str | None = None
         self._series, self._conditions = series, Conditions(on)
