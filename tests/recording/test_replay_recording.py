@@ -15,6 +15,7 @@ from twinlink.errors import ConfigurationError
 from twinlink.events import Gap
 from twinlink.recording import Playback, RecordingError, play, verify
 from twinlink.recording.message_order import HOLD_NS, MessageOrder, Played
+from twinlink.recording.writer import RecordingWriter
 from twinlink.testing import free_endpoint, patience, wait_until
 
 
@@ -272,3 +273,15 @@ def test_what_never_comes_is_waited_for_a_while_and_to_the_end() -> None:
     assert ordered(came(0, 1), came(2, 2), came(5, 3), rest, end) == [
         (1, b"\0", 0), (7, b"\2", 1), (7, b"\5", 2), (8, None, 3),
     ]  # fmt: skip
+
+
+def test_what_was_imported_without_times_of_its_own_is_played_from_its_first_message(tmp_path: Path) -> None:
+    path = tmp_path / "imported.mcap"
+    with RecordingWriter(path, {}, f"{1:016x}", {7: "gnb"}) as writer:
+        for number in range(10):
+            writer.add("a", 7, number, 0, number * 1_000_000, bytes((number,)))
+    playback = Playback([path])
+    assert [(item.due_ns, item.payload, item.skipped) for item in playback.items()] == [
+        (number * 1_000_000, bytes((number,)), 0) for number in range(10)
+    ]
+    assert playback.end_ns - playback.begin_ns == 9_000_000

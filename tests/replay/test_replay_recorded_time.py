@@ -16,7 +16,7 @@ from twinlink_replay.twin.recorded_time import RecordedTime, is_replayed, sessio
 import twinlink
 from tests.recording.recordings import pair
 from tests.replay.uplink_scenes import Interferer, Scene, hear
-from twinlink.control import PrbBlock
+from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.recording import Playback
 from twinlink.spectrum import Spectrum
 from twinlink.sync import Thresholds
@@ -40,12 +40,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pair("zeromq", free_endpoint()) as (twin, gnb):
         arrived: list[int] = []
         twin.receiver("spectrum", handler=lambda message: arrived.append(message.sequence))
+        twin.receiver("control-result")
         with twin.record(path):
             sender = gnb.sender("spectrum")
             for number, samples in enumerate(HEARD.samples):
                 if number == GAP_AT:
                     sender.skip(40)
                 sender.send(Spectrum(samples, 51, 30_000, 3.6192e9, observed_ns(number)).encode())
+                if number == SILENT_AT:
+                    result = PrbBlockResult("prb-block-01234567-1", "installed", (30,), observed_ns(number))
+                    gnb.sender("control-result").send(result.encode())
                 time.sleep(0.005)
             sender.flush(patience())
             wait_until(lambda: len(arrived) == RECORDS)
@@ -60,8 +64,11 @@ class Twin:
     """``twinlink-replay``, which listens."""
 
     def __init__(self, endpoint: str, folder: Path) -> None:
+        folder.mkdir()
         self._endpoint, self._folder = endpoint, folder
-        self._process = run("twinlink_replay", "--listen", endpoint, "--out", str(folder))
+        self._process = run(
+            "twinlink_replay", "--listen", endpoint, "--out", str(folder), "--log", str(folder / "log.jsonl")
+        )
         self._octets = 0
 
     def decisions(self, recorded: Path, speed: float) -> list[bytes]:
@@ -72,11 +79,15 @@ class Twin:
             link.wait_ready(patience())
             played = Playback([recorded])
             played.run(link, speed=speed)
-            self._octets += sum(len(Spectrum.decode(one.payload).samples) * 4 for one in played.items() if one.payload)
+            payloads = [one.payload for one in played.items() if one.payload and one.flow == "spectrum"]
+            self._octets += sum(len(Spectrum.decode(payload).samples) * 4 for payload in payloads)
             rebuilt = self._folder / "rebuilt.sigmf-data"  # is written when the decisions have been sent
             wait_until(lambda: rebuilt.exists() and rebuilt.stat().st_size == self._octets)
             time.sleep(patience(1))
         return sent
+
+    def events(self, name: str) -> int:
+        return (self._folder / "log.jsonl").read_text().count(f'"event": "{name}"')
 
     def close(self) -> None:
         self._process.terminate()
@@ -98,6 +109,7 @@ def test_a_replay_has_the_same_decisions_at_every_pace(recorded: Path, twin: Twi
     assert blocks[0].issued_ns in {observed_ns(number) for number in range(100, 110)}
     silent = observed_ns(SILENT_AT - 1)
     assert silent + 2 * S in [block.issued_ns for block in blocks if "sync" in block.reason]
+    assert (twin.events("replay"), twin.events("another-twin"), twin.events("block-result")) == (3, 0, 0)
     assert observed_ns(GAP_AT) in [block.issued_ns for block in blocks if "sync" in block.reason]
 
 

@@ -35,6 +35,7 @@ PROFILE = "twinlink"
 MANIFEST = "twinlink.manifest"
 CHUNK_OCTETS = 1024 * 1024  # a chunk ends above this, or after a second
 _BUFFER_OCTETS = CHUNK_OCTETS + 128 * 1024  # of the open chunk; it grows for long messages, and is then given back
+_LATEST_NS = 2**64 - 1
 
 MESSAGE = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
 CHUNK = struct.Struct("<BQQQQIIQ")  # opcode, length, start, end, size, CRC, "", length of the records
@@ -88,7 +89,7 @@ class McapFile:
         self._in_chunk: dict[Any, ChannelEntry] = {}
         # One copy of each message: many parts would cost checksums and writing that many turns of the interpreter.
         self._buffer = memoryview(bytearray(_BUFFER_OCTETS))
-        self._start_ns = self._end_ns = 0
+        self._start_ns, self._end_ns = _LATEST_NS, 0
         self._first_ns: int | None = None
         self._last_ns = 0
         self._crc = 0
@@ -119,8 +120,7 @@ class McapFile:
         entry = self._in_chunk.get(key)
         if entry is None:
             entry = self._begin_channel(key, described)
-        if not self._start_ns or log_ns < self._start_ns:
-            self._start_ns = log_ns
+        self._start_ns = min(self._start_ns, log_ns)
         self._end_ns = max(self._end_ns, log_ns)
         entry.index.append(log_ns)
         entry.index.append(self.pending_octets)
@@ -227,7 +227,7 @@ class McapFile:
         self._in_chunk, self.pending_octets = {}, 0
         if len(self._buffer) > 2 * _BUFFER_OCTETS:
             self._buffer = memoryview(bytearray(_BUFFER_OCTETS))
-        self._start_ns = self._end_ns = 0
+        self._start_ns, self._end_ns = _LATEST_NS, 0
 
     def finish(self, manifest: bytes) -> None:
         """Write the manifest and the summary, and close.  Raises OSError: then the file ends with its last chunk."""

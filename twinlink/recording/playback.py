@@ -139,12 +139,13 @@ class Playback:
         self.late += order.late
 
     def _items_of(self, file: SeriesFile, order: MessageOrder) -> Iterator[Played]:
-        for one in file.records(self.begin_ns, self._cut_ns):
+        begin_ns = self.begin_ns if self._seeks else 0
+        for one in file.records(begin_ns, self._cut_ns):
             if isinstance(one, str):
                 self._note(one)
                 continue
             key, log_ns, sequence, payload = one
-            if self._is_played(key) and self.begin_ns <= log_ns and (self._cut_ns is None or log_ns < self._cut_ns):
+            if self._is_played(key) and begin_ns <= log_ns and (self._cut_ns is None or log_ns < self._cut_ns):
                 yield from (
                     order.gap(key, sequence, log_ns) if payload is None else order.add(key, sequence, log_ns, payload)
                 )

@@ -335,6 +335,8 @@ class Twin:
             self._journal.event("malformed-result", f"a message on flow {message.flow} cannot be decoded: {error}")
             return
         if self._controller and message.epoch == self._source_selection.epoch:  # other gNBs receive the blocks, too
+            if self._recorded_time:
+                return  # it answers the twin that was recorded
             with self._lock:
                 self._controller.result(result)
             if not self._reported_another_twin and self._controller.shows_another_twin(result):
