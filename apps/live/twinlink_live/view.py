@@ -25,7 +25,8 @@ STATE_FLOW, ROWS_FLOW = "live-state", "live-rows"
 STEP_S = STEP_MS / 1000
 STATE_STEPS = 5  # a state for so many rows
 REPEATED_STEPS = 20  # each message has the rows of a second: a browser that misses some messages misses no row
-DECODED = 8  # records of one waterfall that a row is made of, at most: the newest
+DECODED, DECODED_OCTETS = 8, 1024 * 1024  # of records of one waterfall that a row is made of: the newest
+LONG_OCTETS = 256 * 1024  # numbers of longer arrays are looked at as often as the state is sent
 MAX_WATERFALLS = 4  # of flows and nodes
 MAX_STRIPS = 8
 MAX_EVENTS = 50
@@ -182,7 +183,7 @@ class View:
                 return
             waterfall = self._waterfalls[key] = Waterfall()
         waterfall.passed += len(messages) + left_out
-        for message in messages[-DECODED:]:
+        for message in messages[-max(1, min(DECODED, DECODED_OCTETS // len(messages[-1].payload))) :]:
             try:
                 record = Record.decode(message.payload)
             except TwinlinkError:  # it only looked like that, or blosc2 is missing: the table of flows has it
@@ -197,6 +198,8 @@ class View:
             if len(self._strips) >= MAX_STRIPS:
                 return
             strip = Strip()
+        if len(message.payload) > LONG_OCTETS and self._step < strip.step + STATE_STEPS:
+            return
         try:
             strip.add(message.payload, self._step)
         except MalformedPayload:

@@ -39,7 +39,9 @@ function showState(given) {
   state = given;
   for (const one of state.waterfalls) showWaterfall(one);
   for (const one of state.strips) showStrip(one);
-  element("empty").hidden = state.waterfalls.length > 0;
+  element("empty").hidden = figures.size > 0;
+  for (const id of ["legend", "prbs", "time"]) element(id).hidden = !figures.size;
+  element("blocks-panel").hidden = !state.blocks.length;
   showTables(state);
   const behind = Math.max(0, ...[...figures.values()].map(({ waterfall }) => waterfall.behind));
   element("behind").textContent = behind ? `This browser was too slow for ${Number((behind * state.step_s).toPrecision(3))} s of rows.` : "";
@@ -93,7 +95,7 @@ function showStrip(one) {
     canvas.setAttribute("aria-label", `${says(one)}: numbers of the last minute`);
     strips.set(key, strip);
   }
-  if (!paused) strip.add(one.names, one.values, state.step);
+  strip.add(one.names, one.values, state.step);
 }
 
 // Controls
@@ -103,6 +105,7 @@ function each(action) { for (const { waterfall } of figures.values()) action(wat
 function setPaused(value) {
   paused = value;
   each((waterfall) => { waterfall.paused = value; if (!value) waterfall.offset = 0; });
+  for (const strip of strips.values()) strip.to = value ? (strip.to ?? strip.step) : null;
   element("pause").textContent = paused ? "Go on" : "Pause";
   element("pause").setAttribute("aria-pressed", String(paused));
 }
@@ -110,6 +113,7 @@ function setPaused(value) {
 function scroll(rows) {
   setPaused(true);
   each((waterfall) => waterfall.scroll(rows));
+  for (const strip of strips.values()) strip.scroll(rows);
 }
 
 const actions = {
@@ -128,7 +132,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target instanceof HTMLButtonElement && event.key === " ") return;
   const action = keys[event.key];
-  if (action && (figures.size || event.key === " ")) { event.preventDefault(); action(); }
+  if (action && (figures.size || strips.size)) { event.preventDefault(); action(); }
 });
 
 function watchPointer(figure) {
