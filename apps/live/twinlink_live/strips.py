@@ -22,12 +22,12 @@ class Strip:
 
     Attributes:
         names: of its lines.
-        step: of the newest values.
+        newest_step: of the newest values.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.step = -REPEATED
+        self.newest_step = -REPEATED
         self._values: deque[tuple[int, list[float | None]]] = deque(maxlen=REPEATED)
 
     def add(self, payload: bytes | memoryview, step: int) -> None:
@@ -36,7 +36,7 @@ class Strip:
         if names != self.names:
             self._values.clear()
             self.names = names
-        self.step = step
+        self.newest_step = step
         self._values.append((step, [value if math.isfinite(value) else None for value in values]))
 
     def described(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ const element = (id) => document.getElementById(id);
 const make = (tag, content = "", className = "") => Object.assign(document.createElement(tag), { textContent: content, className });
 
 const figures = new Map();               // of waterfalls, by number
-const strips = new Map();                // by direction, flow and node
+const strips = new Map();                // by what they say of themselves
 let paused = false, drawn = 0, state = { blocks: [], interference: [] };
 
 const place = location.host + location.pathname.replace(/\/$/, "");   // the path has the token, where there is one
@@ -39,6 +39,8 @@ function showState(given) {
   state = given;
   for (const one of state.waterfalls) showWaterfall(one);
   for (const one of state.strips) showStrip(one);
+  drop(figures, state.waterfalls.map((one) => one.number));
+  drop(strips, state.strips.map(says));
   element("empty").hidden = figures.size > 0;
   for (const id of ["legend", "prbs", "time"]) element(id).hidden = !figures.size;
   element("blocks-panel").hidden = !state.blocks.length;
@@ -47,11 +49,16 @@ function showState(given) {
   element("behind").textContent = behind ? `This browser was too slow for ${Number((behind * state.step_s).toPrecision(3))} s of rows.` : "";
 }
 
+function drop(shown, named) {            // what the program shows no more
+  for (const [key, { box }] of shown) if (!named.includes(key)) { box.remove(); shown.delete(key); }
+}
+
 const SAYS = { sent: "as sent by", received: "from", made: "as analysed by" };
 const says = ({ direction, flow, node }) => `${flow}, ${SAYS[direction]} ${node}`;
 
 function showWaterfall(one) {
   let figure = figures.get(one.number);
+  if (figure && figure.says !== says(one)) { figure.box.remove(); figure = null; }
   if (!figure) {
     const box = make("figure"), caption = make("figcaption"), plot = make("div", "", "plot");
     const data = make("canvas", "", "data"), marks = make("canvas", "", "marks"), bar = make("span", "", "bar");
@@ -66,7 +73,7 @@ function showWaterfall(one) {
     box.append(caption, plot);
     element("waterfalls").append(box);
     const waterfall = new Waterfall(data, state.step_s, one.direction === "made");
-    figure = { waterfall, data, title, note, least, most, marks: new Marks(marks, waterfall), before: { passed: one.passed, decoded: one.decoded } };
+    figure = { says: says(one), box, waterfall, data, title, note, least, most, marks: new Marks(marks, waterfall), before: { passed: one.passed, decoded: one.decoded } };
     figures.set(one.number, figure);
     watchPointer(figure);
   }
@@ -82,7 +89,7 @@ function showWaterfall(one) {
 }
 
 function showStrip(one) {
-  const key = [one.direction, one.flow, one.node].join();
+  const key = says(one);
   let strip = strips.get(key);
   if (!strip) {
     const box = make("figure"), caption = make("figcaption"), plot = make("div", "", "strip"), canvas = make("canvas");
@@ -90,7 +97,7 @@ function showStrip(one) {
     plot.append(canvas);
     box.append(caption, plot);
     element("strips").append(box);
-    strip = new Strip(canvas, state.step_s);
+    strip = Object.assign(new Strip(canvas, state.step_s), { box });
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${says(one)}: numbers of the last minute`);
     strips.set(key, strip);
