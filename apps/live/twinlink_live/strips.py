@@ -22,10 +22,12 @@ class Strip:
 
     Attributes:
         names: of its lines.
+        newest_step: of the newest values.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.newest_step = -REPEATED
         self._values: deque[tuple[int, list[float | None]]] = deque(maxlen=REPEATED)
 
     def add(self, payload: bytes | memoryview, step: int) -> None:
@@ -34,6 +36,7 @@ class Strip:
         if names != self.names:
             self._values.clear()
             self.names = names
+        self.newest_step = step
         self._values.append((step, [value if math.isfinite(value) else None for value in values]))
 
     def described(self) -> dict[str, Any]:

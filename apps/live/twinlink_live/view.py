@@ -1,5 +1,6 @@
 """What the page shows of a link: rows of waterfalls twenty times a second, and all else four times a second."""
 
+import itertools
 import struct
 import threading
 import time
@@ -25,9 +26,11 @@ STATE_FLOW, ROWS_FLOW = "live-state", "live-rows"
 STEP_S = STEP_MS / 1000
 STATE_STEPS = 5  # a state for so many rows
 REPEATED_STEPS = 20  # each message has the rows of a second: a browser that misses some messages misses no row
-DECODED = 8  # records of one waterfall that a row is made of, at most: the newest
+DECODED, DECODED_OCTETS = 8, 1024 * 1024  # of records of one waterfall that a row is made of: the newest
+LONG_OCTETS = 256 * 1024  # numbers of longer arrays are looked at as often as the state is sent
 MAX_WATERFALLS = 4  # of flows and nodes
 MAX_STRIPS = 8
+IDLE_STEPS = 1200  # without a message, after which another may take the place
 MAX_EVENTS = 50
 MAX_SPANS = 64
 MAX_ANALYSED = 256  # between two looks
@@ -79,7 +82,7 @@ class View:
         self._spans: deque[dict[str, Any]] = deque(maxlen=MAX_SPANS)  # of interference
         self._spans_lock = threading.Lock()
         self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
-        self._left_out = 0
+        self._left_out, self._numbers = 0, itertools.count()
         self._analysed: deque[Record] = deque(maxlen=MAX_ANALYSED)
         self._rows: deque[list[bytes]] = deque(maxlen=REPEATED_STEPS)
         self._state_sender = pages.sender(STATE_FLOW, overflow="latest", reliability="detect")
@@ -117,7 +120,7 @@ class View:
     # On the thread of this view
 
     def _run(self) -> None:
-        began = time.monotonic()
+        began = time.monotonic() - self._step * STEP_S  # it may go on after an exception
         while not self._ended.is_set():
             active = bool(self._pages.peers())
             if active and not self._newest.active:
@@ -145,10 +148,12 @@ class View:
                 self._take(direction, flow, messages, left_out, nodes)
         self._newest.looked()
         if self._analysed:
-            made = self._waterfalls.setdefault((MADE, _SPECTRUM, self._source.node), Waterfall())
+            made = self._waterfall((MADE, _SPECTRUM, self._source.node))
             while self._analysed:
-                made.add(self._analysed.popleft())
-                made.passed, made.decoded = made.passed + 1, made.decoded + 1
+                record = self._analysed.popleft()
+                if made is not None:
+                    made.add(record)
+                    made.passed, made.decoded = made.passed + 1, made.decoded + 1
         self._blocks.look(self._step)
 
     def _take(self, direction: str, flow: str, messages: list[Seen], left_out: int, nodes: dict[int, str]) -> None:
@@ -176,13 +181,11 @@ class View:
             self._formats[direction, flow] = payload_format(head, len(newest.payload))
 
     def _take_records(self, key: Key, messages: list[Seen], left_out: int) -> None:
-        waterfall = self._waterfalls.get(key)
+        waterfall = self._waterfall(key)
         if waterfall is None:
-            if len(self._waterfalls) >= MAX_WATERFALLS:
-                return
-            waterfall = self._waterfalls[key] = Waterfall()
+            return
         waterfall.passed += len(messages) + left_out
-        for message in messages[-DECODED:]:
+        for message in messages[-max(1, min(DECODED, DECODED_OCTETS // max(1, len(messages[-1].payload)))) :]:
             try:
                 record = Record.decode(message.payload)
             except TwinlinkError:  # it only looked like that, or blosc2 is missing: the table of flows has it
@@ -191,12 +194,33 @@ class View:
             waterfall.add(record)
             self._blocks.observed(record.observed_ns, self._step, self._watched_step)
 
+    def _waterfall(self, key: Key) -> Waterfall | None:
+        """The waterfall of a flow and node, to which a record has come; None: there are too many."""
+        waterfall = self._waterfalls.get(key)
+        if waterfall is None:
+            if not self._has_room(self._waterfalls, MAX_WATERFALLS):
+                return None
+            waterfall = self._waterfalls[key] = Waterfall(next(self._numbers) % 256)
+        waterfall.newest_step = self._step
+        return waterfall
+
+    def _has_room(self, places: "dict[Key, Waterfall] | dict[Key, Strip]", limit: int) -> bool:
+        """Whether one more may be shown, in place of one to which nothing has come for a while if need be."""
+        if len(places) >= limit:
+            longest = min(places, key=lambda key: places[key].newest_step)
+            if places[longest].newest_step > self._step - IDLE_STEPS:
+                return False
+            del places[longest]
+        return True
+
     def _take_numbers(self, key: Key, message: Seen) -> None:
         strip = self._strips.get(key)
         if strip is None:
-            if len(self._strips) >= MAX_STRIPS:
+            if not self._has_room(self._strips, MAX_STRIPS):
                 return
             strip = Strip()
+        if len(message.payload) > LONG_OCTETS and self._step < strip.newest_step + STATE_STEPS:
+            return
         try:
             strip.add(message.payload, self._step)
         except MalformedPayload:
@@ -214,7 +238,7 @@ class View:
         self._events.append({"time_ns": str(event.time_ns), "text": linking.sentence(event)})
 
     def _send(self) -> None:
-        rows = [(number, *one.step()) for number, one in enumerate(self._waterfalls.values())]
+        rows = [(one.number, *one.step()) for one in self._waterfalls.values()]
         step = self._step
         self._rows.append([ROW_HEAD.pack(step, number, state, len(levels)) + levels for number, state, levels in rows])
         try:
@@ -245,8 +269,8 @@ class View:
             "step_s": STEP_S,
             "left_out": self._left_out,
             "waterfalls": [
-                _named(key) | {"number": number, "passed": one.passed, "decoded": one.decoded, **one.axis}
-                for number, (key, one) in enumerate(self._waterfalls.items())
+                _named(key) | {"number": one.number, "passed": one.passed, "decoded": one.decoded, **one.axis}
+                for key, one in self._waterfalls.items()
             ],
             "strips": [_named(key) | one.described() for key, one in self._strips.items()],
             "blocks": self._blocks.described(),

@@ -62,11 +62,14 @@ class Waterfall:
 
     Attributes:
         axis: as `Record.axis`, of the last record.
+        number: by which rows name it.
+        newest_step: at which the last record came.
         passed, decoded: messages that came, and of how many of them the rows are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         self.axis: dict[str, Any] = {}
+        self.number, self.newest_step = number, 0
         self.passed = self.decoded = 0
         self._levels: NDArray[np.uint8] | None = None
         self._lost = False

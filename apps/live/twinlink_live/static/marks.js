@@ -3,7 +3,6 @@
 const LEFT = 44, TOP = 14, FOOT = 34;    // of the plot, around the picture: page.css
 const APART = 46;                        // px between two ticks at least
 const HALO = "#101010", MARK = "#ffffff";
-const STANDS = new Set(["installed", "on air"]);
 
 // The context of a canvas, cleared, whose unit is a CSS pixel whatever the screen's are.
 export function fresh(canvas) {
@@ -28,7 +27,7 @@ export class Marks {
 
   // one: the axis, as the state says it. blocks, interference: likewise.
   draw(one, blocks, interference) {
-    const { context, width, height, faint, line } = fresh(this.canvas), { waterfall } = this;
+    const { context, width, height, ink, faint, line } = fresh(this.canvas), { waterfall } = this;
     const plot = { left: LEFT, top: TOP, width: width - LEFT, height: height - TOP - FOOT };
     if (!one.prbs || plot.width < 1) return;
     const x = (prb) => plot.left + (((prb - one.first_prb) / one.prbs - waterfall.low) / (waterfall.high - waterfall.low)) * plot.width;
@@ -37,13 +36,16 @@ export class Marks {
     context.strokeStyle = line;
     this.drawTime(context, plot);
     this.drawPrbs(context, plot, one, x);
-    context.save();
-    context.beginPath();
-    context.rect(plot.left, 0, plot.width, plot.top + plot.height);
-    context.clip();
-    for (const { ranges, steps } of interference) this.drawFound(context, plot, ranges, y(steps[0]), steps[1] === null ? plot.top : y(steps[1]), x, steps[1] === null);
-    for (const block of blocks.slice().reverse()) this.drawBlock(context, plot, block, x, y);
-    context.restore();
+    const now = waterfall.topStep, isAt = (first, end) => first !== null && first <= now && (end === null || end > now);
+    within(context, [plot.left, plot.top, plot.width, plot.height], () => {
+      for (const { ranges, steps } of interference) drawFound(context, ranges, y(steps[0]), steps[1] === null ? plot.top : y(steps[1]), x);
+      for (const block of blocks.slice().reverse()) drawBlock(context, plot, block, x, y);
+    });
+    within(context, [plot.left, 0, plot.width, plot.top], () => {   // the edge, which says what holds in the newest row that is seen
+      context.fillStyle = context.strokeStyle = ink;
+      for (const { ranges, steps } of interference) if (isAt(...steps)) drawArrows(context, ranges, x);
+      for (const { ranges, steps } of blocks) if (isAt(steps[0], steps[3])) drawBars(context, ranges, isAt(steps[1], steps[3]), x);
+    });
   }
 
   drawTime(context, plot) {
@@ -78,39 +80,51 @@ export class Marks {
       free = at + second;
     }
   }
+}
 
-  drawBlock(context, plot, { ranges, state, steps }, x, y) {
-    const [asked, installed, , ended] = steps, top = ended === null ? plot.top : y(ended);
-    const middle = installed === null ? top : y(installed), foot = y(asked);
-    if (top > plot.top + plot.height || foot < plot.top - 1) return;
-    for (const [first, last] of ranges) {
-      const left = x(first) + 1, wide = Math.max(2, x(last + 1) - x(first) - 2);
-      if (foot - middle > 2) outline(context, left, middle, wide, foot - middle, [4, 3]);
-      if (installed !== null && middle - top > 2) outline(context, left, top, wide, middle - top, []);
-      if (ended !== null) continue;      // it stands, or is asked: on the edge, too
-      context.fillStyle = context.strokeStyle = getComputedStyle(this.canvas).color;
-      context.lineWidth = 1.5;
-      context.setLineDash(STANDS.has(state) ? [] : [4, 3]);
-      if (STANDS.has(state)) context.fillRect(left, 8, wide, 5);
-      else context.strokeRect(left, 8.5, wide, 4);
-    }
+function within(context, box, draw) {
+  context.save();
+  context.beginPath();
+  context.rect(...box);
+  context.clip();
+  draw();
+  context.restore();
+}
+
+function drawBlock(context, plot, { ranges, steps }, x, y) {
+  const [asked, installed, , ended] = steps, top = ended === null ? plot.top - 4 : y(ended);
+  const middle = installed === null ? top : y(installed), foot = y(asked);
+  for (const [first, last] of ranges) {
+    const left = x(first) + 1, wide = Math.max(2, x(last + 1) - x(first) - 2);
+    if (foot - middle > 2) stroke(context, [4, 3], () => context.rect(left, middle, wide, foot - middle));
+    if (installed !== null && middle - top > 2) stroke(context, [], () => context.rect(left, top, wide, middle - top));
   }
+}
 
-  drawFound(context, plot, ranges, foot, top, x, isNow) {
-    if (top > plot.top + plot.height || foot < plot.top) return;
-    for (const [first, last] of ranges) {
-      for (const at of [x(first), x(last + 1)]) {
-        stroke(context, [2, 4], () => { context.moveTo(at, top); context.lineTo(at, foot); });
-      }
-      if (!isNow) continue;
-      const middle = (x(first) + x(last + 1)) / 2;
-      context.fillStyle = getComputedStyle(this.canvas).color;
-      context.beginPath();
-      context.moveTo(middle - 5, 0);
-      context.lineTo(middle + 5, 0);
-      context.lineTo(middle, 7);
-      context.fill();
-    }
+function drawFound(context, ranges, foot, top, x) {
+  for (const at of ranges.flatMap(([first, last]) => [x(first), x(last + 1)])) {
+    stroke(context, [2, 4], () => { context.moveTo(at, top); context.lineTo(at, foot); });
+  }
+}
+
+function drawBars(context, ranges, stands, x) {
+  context.lineWidth = 1.5;
+  context.setLineDash([4, 3]);
+  for (const [first, last] of ranges) {
+    const left = x(first) + 1, wide = Math.max(2, x(last + 1) - x(first) - 2);
+    if (stands) context.fillRect(left, 8, wide, 5);
+    else context.strokeRect(left, 8.5, wide, 4);
+  }
+}
+
+function drawArrows(context, ranges, x) {
+  for (const [first, last] of ranges) {
+    const middle = (x(first) + x(last + 1)) / 2;
+    context.beginPath();
+    context.moveTo(middle - 5, 0);
+    context.lineTo(middle + 5, 0);
+    context.lineTo(middle, 7);
+    context.fill();
   }
 }
 
@@ -126,5 +140,3 @@ function stroke(context, dash, trace) {
   }
   context.globalAlpha = 1;
 }
-
-function outline(context, left, top, wide, tall, dash) { stroke(context, dash, () => context.rect(left, top, wide, tall)); }

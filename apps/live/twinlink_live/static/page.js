@@ -10,7 +10,7 @@ const element = (id) => document.getElementById(id);
 const make = (tag, content = "", className = "") => Object.assign(document.createElement(tag), { textContent: content, className });
 
 const figures = new Map();               // of waterfalls, by number
-const strips = new Map();                // by direction, flow and node
+const strips = new Map();                // by what they say of themselves
 let paused = false, drawn = 0, state = { blocks: [], interference: [] };
 
 const place = location.host + location.pathname.replace(/\/$/, "");   // the path has the token, where there is one
@@ -39,10 +39,18 @@ function showState(given) {
   state = given;
   for (const one of state.waterfalls) showWaterfall(one);
   for (const one of state.strips) showStrip(one);
-  element("empty").hidden = state.waterfalls.length > 0;
+  drop(figures, state.waterfalls.map((one) => one.number));
+  drop(strips, state.strips.map(says));
+  element("empty").hidden = figures.size > 0;
+  for (const id of ["legend", "prbs", "time"]) element(id).hidden = !figures.size;
+  element("blocks-panel").hidden = !state.blocks.length;
   showTables(state);
   const behind = Math.max(0, ...[...figures.values()].map(({ waterfall }) => waterfall.behind));
   element("behind").textContent = behind ? `This browser was too slow for ${Number((behind * state.step_s).toPrecision(3))} s of rows.` : "";
+}
+
+function drop(shown, named) {            // what the program shows no more
+  for (const [key, { box }] of shown) if (!named.includes(key)) { box.remove(); shown.delete(key); }
 }
 
 const SAYS = { sent: "as sent by", received: "from", made: "as analysed by" };
@@ -50,6 +58,7 @@ const says = ({ direction, flow, node }) => `${flow}, ${SAYS[direction]} ${node}
 
 function showWaterfall(one) {
   let figure = figures.get(one.number);
+  if (figure && figure.says !== says(one)) { figure.box.remove(); figure = null; }
   if (!figure) {
     const box = make("figure"), caption = make("figcaption"), plot = make("div", "", "plot");
     const data = make("canvas", "", "data"), marks = make("canvas", "", "marks"), bar = make("span", "", "bar");
@@ -64,7 +73,7 @@ function showWaterfall(one) {
     box.append(caption, plot);
     element("waterfalls").append(box);
     const waterfall = new Waterfall(data, state.step_s, one.direction === "made");
-    figure = { waterfall, data, title, note, least, most, marks: new Marks(marks, waterfall), before: { passed: one.passed, decoded: one.decoded } };
+    figure = { says: says(one), box, waterfall, data, title, note, least, most, marks: new Marks(marks, waterfall), before: { passed: one.passed, decoded: one.decoded } };
     figures.set(one.number, figure);
     watchPointer(figure);
   }
@@ -80,7 +89,7 @@ function showWaterfall(one) {
 }
 
 function showStrip(one) {
-  const key = [one.direction, one.flow, one.node].join();
+  const key = says(one);
   let strip = strips.get(key);
   if (!strip) {
     const box = make("figure"), caption = make("figcaption"), plot = make("div", "", "strip"), canvas = make("canvas");
@@ -88,12 +97,12 @@ function showStrip(one) {
     plot.append(canvas);
     box.append(caption, plot);
     element("strips").append(box);
-    strip = new Strip(canvas, state.step_s);
+    strip = Object.assign(new Strip(canvas, state.step_s), { box });
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${says(one)}: numbers of the last minute`);
     strips.set(key, strip);
   }
-  if (!paused) strip.add(one.names, one.values, state.step);
+  strip.add(one.names, one.values, state.step);
 }
 
 // Controls
@@ -103,6 +112,7 @@ function each(action) { for (const { waterfall } of figures.values()) action(wat
 function setPaused(value) {
   paused = value;
   each((waterfall) => { waterfall.paused = value; if (!value) waterfall.offset = 0; });
+  for (const strip of strips.values()) strip.to = value ? (strip.to ?? strip.step) : null;
   element("pause").textContent = paused ? "Go on" : "Pause";
   element("pause").setAttribute("aria-pressed", String(paused));
 }
@@ -110,6 +120,7 @@ function setPaused(value) {
 function scroll(rows) {
   setPaused(true);
   each((waterfall) => waterfall.scroll(rows));
+  for (const strip of strips.values()) strip.scroll(rows);
 }
 
 const actions = {
@@ -128,7 +139,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target instanceof HTMLButtonElement && event.key === " ") return;
   const action = keys[event.key];
-  if (action && (figures.size || event.key === " ")) { event.preventDefault(); action(); }
+  if (action && (figures.size || strips.size)) { event.preventDefault(); action(); }
 });
 
 function watchPointer(figure) {

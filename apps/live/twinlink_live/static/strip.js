@@ -10,8 +10,8 @@ const BROKEN = 3;                        // times the usual distance between two
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
 
 export class Strip {
-  // values: [step, number or null, ...], the newest last.
-  constructor(canvas, stepS) { Object.assign(this, { canvas, stepS, names: [], values: [] }); }
+  // values: [step, number or null, ...], the newest last. to: the step at the right edge; null: the newest.
+  constructor(canvas, stepS) { Object.assign(this, { canvas, stepS, names: [], values: [], to: null }); }
 
   add(names, values, step) {
     if (names.join() !== this.names.join() || (this.values.length && step < this.values.at(-1)[0])) this.values = [];
@@ -22,14 +22,16 @@ export class Strip {
     this.step = step;
   }
 
+  scroll(steps) { this.to = Math.min(this.step, Math.max(this.values[0]?.[0] ?? 0, this.to - steps)); }
+
   draw() {
-    const { context, width, height, ink, faint, line } = fresh(this.canvas), from = this.step - SEEN_S / this.stepS;
-    const seen = this.values.filter((one) => one[0] >= from), numbers = seen.flatMap((one) => one.slice(1)).filter((one) => one !== null);
+    const { context, width, height, ink, faint, line } = fresh(this.canvas), to = this.to ?? this.step, from = to - SEEN_S / this.stepS;
+    const seen = this.values.filter((one) => one[0] >= from && one[0] <= to), numbers = seen.flatMap((one) => one.slice(1)).filter((one) => one !== null);
     const wide = width - LEFT - RIGHT, tall = height - TOP - FOOT;
     if (!numbers.length || wide < 1) return;
     let low = Math.min(...numbers), high = Math.max(...numbers);
     if (high === low) [low, high] = [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
-    const every = nice((high - low) / 4), x = (step) => LEFT + ((step - from) / (this.step - from)) * wide;
+    const every = nice((high - low) / 4), x = (step) => LEFT + ((step - from) / (to - from)) * wide;
     const y = (value) => TOP + tall * (1 - (value - low) / (high - low));
     context.strokeStyle = line;
     context.fillStyle = faint;
@@ -41,7 +43,10 @@ export class Strip {
     }
     context.textBaseline = "bottom";
     context.textAlign = "center";
-    for (let ago = 0; ago < SEEN_S; ago += 15) context.fillText(ago ? `−${ago} s` : "now", x(this.step - ago / this.stepS), height);
+    for (let ago = 0; ago < SEEN_S; ago += wide < 260 ? 30 : 15) {
+      const back = ago + (this.step - to) * this.stepS;
+      context.fillText(back ? `−${Number(back.toFixed(1))} s` : "now", x(to - ago / this.stepS), height);
+    }
     const gaps = seen.slice(1).map((one, at) => one[0] - seen[at][0]).sort((a, b) => a - b), usual = gaps[gaps.length >> 1] ?? 1;
     this.names.forEach((name, place) => {
       context.strokeStyle = COLOURS[place];

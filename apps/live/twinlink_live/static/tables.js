@@ -54,7 +54,7 @@ function showReadouts(state) {
   const peer = state.peers.find((one) => one.rtt_ns) ?? null, lost = flows.reduce((sum, one) => sum + one.lost, 0);
   const standing = state.blocks.find((one) => one.prbs && ["installed", "on air"].includes(one.state));
   const asked = state.blocks.find((one) => one.prbs && one.state === "asked"), block = standing ?? asked, sync = flow?.sync;
-  const up = state.peers.filter((one) => one.state === "up");
+  const up = state.peers.filter((one) => one.state === "up").map((one) => one.node);
   const tiles = [
     ["sync", sync ? SYNC[sync.state] : "–", sync ? `${absent(sync.completeness) ? "–" : number.format(100 * sync.completeness)} % complete` : "not watched here", sync?.state === "in-sync" ? "good" : sync?.state === "out-of-sync" ? "alarm" : ""],
     ["age of the newest", ms(flow?.age_ns), sync?.mean_age_ns ? `mean ${ms(sync.mean_age_ns)}` : flow?.flow ?? "", ""],
@@ -63,7 +63,7 @@ function showReadouts(state) {
     ["round trip", ms(peer?.rtt_ns.p50), peer ? `99th ${ms(peer.rtt_ns.p99)}` : "nothing sent", ""],
     ["one-way delay", ms(peer?.one_way_ns?.p50), peer?.one_way_ns ? `± ${ms(peer.one_way_ns.bound)}` : "", ""],
     ["lost", lost ? `✕ ${whole.format(lost)}` : "0", "of all flows", lost ? "alarm" : ""],
-    ["block", block ? `PRB ${block.prbs}` : "none", block ? STATE[block.state] : `${up.length} ${up.length === 1 ? "peer" : "peers"} up`, ""],
+    state.blocks.length ? ["block", block ? `PRB ${block.prbs}` : "none", block ? STATE[block.state] : "none stands", ""] : ["peers", `${up.length} up`, up.join(", "), ""],
   ];
   element("readouts").replaceChildren(...tiles.map(([name, value, note, mark]) => {
     const tile = make("div", "", ""), said = make("dd", value, mark);
