@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mcap.reader import make_reader
+from mcap.records import ChunkIndex
 
 import twinlink
 from tests.recording.recordings import only, pair, rows
@@ -140,12 +142,13 @@ def test_direction_and_flows(recorded: Path) -> None:
 
 def test_it_seeks_without_reading_what_is_before(recorded: Path, tmp_path: Path) -> None:
     octets = bytearray(recorded.read_bytes())
-    octets[5000] ^= 1  # in the first chunk
+    chunk = chunks(recorded)[1]  # the first with messages
+    octets[chunk.chunk_start_offset + 200] ^= 1
     damaged = tmp_path / "run.mcap"
     damaged.write_bytes(octets)
     whole = messages(Playback([damaged]))
     playback = Playback([recorded])
-    middle_s = (playback.end_ns - playback.begin_ns) / 2e9
+    middle_s = (chunk.message_end_time + 1 - playback.begin_ns) / 1e9
     later = messages(Playback([recorded], start_s=middle_s))
     assert 0 < len(later) < len(whole)
     sought = Playback([damaged], start_s=middle_s)
@@ -156,9 +159,8 @@ def test_it_seeks_without_reading_what_is_before(recorded: Path, tmp_path: Path)
 
 
 def test_what_is_damaged_is_left_out_as_a_gap(recorded: Path, tmp_path: Path) -> None:
-    chunk = verify_chunks(recorded)[1]
     octets = bytearray(recorded.read_bytes())
-    octets[chunk + 200] ^= 1
+    octets[chunks(recorded)[1].chunk_start_offset + 200] ^= 1
     damaged = tmp_path / "run.mcap"
     damaged.write_bytes(octets)
     whole, playback = list(Playback([recorded]).items()), Playback([damaged])
@@ -169,13 +171,11 @@ def test_what_is_damaged_is_left_out_as_a_gap(recorded: Path, tmp_path: Path) ->
     assert sum(item.skipped for item in items) == sum(item.skipped for item in whole) + missing
 
 
-def verify_chunks(path: Path) -> list[int]:
-    from mcap.reader import make_reader
-
+def chunks(path: Path) -> list[ChunkIndex]:
     with path.open("rb") as file:
         summary = make_reader(file).get_summary()
     assert summary is not None
-    return [chunk.chunk_start_offset for chunk in summary.chunk_indexes]
+    return list(summary.chunk_indexes)
 
 
 def test_a_file_that_was_cut_is_played_as_far_as_it_goes(recorded: Path, tmp_path: Path) -> None:
