@@ -66,9 +66,8 @@ class Twin:
     def __init__(self, endpoint: str, folder: Path) -> None:
         folder.mkdir()
         self._endpoint, self._folder = endpoint, folder
-        self._process = run(
-            "twinlink_replay", "--listen", endpoint, "--out", str(folder), "--log", str(folder / "log.jsonl")
-        )
+        files = "--out", str(folder), "--log", str(folder / "log.jsonl")
+        self._process = run("twinlink_replay", "--listen", endpoint, *files, "--buffer-mb", "1")
         self._octets = 0
 
     def decisions(self, recorded: Path, speed: float) -> list[bytes]:

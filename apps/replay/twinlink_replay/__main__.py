@@ -127,7 +127,8 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         link.events(handler=twin.link_event)
         link.receiver("control-result", handler=twin.result, max_payload=MAX_SIGNED_OCTETS)
         link.receiver(SENSING, handler=twin.sensing)
-        with Flowgraph(link, twin.add, given.buffer_mb * 1024 * 1024) as flowgraph:
+        octets = given.buffer_mb * 1024 * 1024
+        with Flowgraph(link, twin.add, octets, lambda: twin.follows_replay) as flowgraph:
             pulse = Pulse()
             collectors = partial(_collectors, link, twin, sync, flowgraph)
             with (

@@ -120,6 +120,11 @@ class Twin:
         """Whether records are being analysed: on a busy machine those of one `add` take seconds."""
         return self._analysis.locked()
 
+    @property
+    def follows_replay(self) -> bool:
+        """Whether the records are those of a replay."""
+        return self._recorded_time is not None
+
     def add(self, records: list[Record]) -> None:
         """Analyse records from the flowgraph, in order."""
         with self._analysis:
@@ -343,8 +348,8 @@ class Twin:
                 self._reported_another_twin = True
                 text = f"another twin decides for {message.node}, which obeys one at a time ({result.id})"
                 self._journal.event("another-twin", f"{text}: start all but one with --no-control", id=result.id)
-            if not self._controller.is_own(result):
-                return
+        if self._controller and not self._controller.is_own(result):
+            return
         self.installed += result.status == "installed"
         self.rejected += result.status == "rejected"
         last, self._last_result = self._last_result, (result.id, result.status, result.prbs)
