@@ -1,4 +1,4 @@
-"""What a tap keeps for the view: bounded, the newest of each topic, and nothing while nobody looks."""
+"""What a tap keeps for the view: bounded, the newest of each topic, and nothing without a browser."""
 
 from twinlink_live.newest import KEPT, LOOK_OCTETS, MAX_TOPICS, Newest
 

@@ -16,7 +16,7 @@ KEPT = 16  # frames of a topic, between two looks
 MAX_TOPICS = 256  # of which frames are kept
 LOOK_OCTETS = 16 * 1024 * 1024  # kept between two looks, and one frame
 MAX_EVENTS = 256
-ALWAYS = frozenset(("control", "control-result"))  # decisions are kept while nobody looks, too
+ALWAYS = frozenset(("control", "control-result"))  # decisions are kept without a browser, too
 _TRAFFIC = b"traffic/"
 _ALWAYS_TOPICS = frozenset(f"traffic/{flow}".encode() for flow in ALWAYS)
 _MESSAGES = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
@@ -66,7 +66,7 @@ class Newest:
     """A tap (`twinlink.runtime.tap.Tap`): one thread at a time calls it, and one other looks at what it keeps.
 
     Attributes:
-        active: whether somebody looks; else only the topics of `ALWAYS` are kept.
+        active: whether a browser is there; else only the topics of `ALWAYS` are kept.
         topics: by direction and flow.
         events: that were not taken yet.
     """

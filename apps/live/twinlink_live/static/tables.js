@@ -26,7 +26,7 @@ export function showTables(state) {
   element("endpoint").textContent = `${state.transport} ${state.listening ? "at" : "to"} ${state.endpoint}, as ${state.node}`;
   showReadouts(state);
   fill("flows", state.flows.map((flow) => [
-    flow.flow, flow.direction === "sent" ? "→ sent" : `← from ${flow.nodes.join(", ") || "nobody yet"}`, flow.format ?? "–",
+    flow.flow, flow.direction === "sent" ? "→ sent" : `← from ${flow.nodes.join(", ") || "no node yet"}`, flow.format ?? "–",
     right(whole.format(flow.messages)), right(shown(flow.rate_hz, "/s")), right(rate(flow.goodput_mb_s)), right(ms(flow.age_ns)),
     { text: flow.sync ? SYNC[flow.sync.state] : "–", alarm: flow.sync?.state === "out-of-sync" },
     right(absent(flow.sync?.completeness) ? "–" : `${number.format(100 * flow.sync.completeness)} %`), right(absent(flow.repaired) ? "–" : whole.format(flow.repaired)),

@@ -66,7 +66,7 @@ class Twin:
         out_of_sync: how often the records became out of sync.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
-        watcher: is shown what is made of records; None: nobody.
+        watcher: is shown what is made of records; None: there is none.
     """
 
     def __init__(
