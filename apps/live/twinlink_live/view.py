@@ -33,6 +33,7 @@ MAX_STRIPS = 8
 IDLE_STEPS = 1200  # without a message, after which another may take the place
 MAX_EVENTS = 50
 MAX_SPANS = 64
+PAUSE_S = 0.0001  # after each record that is decoded: the threads of the link get the interpreter
 MAX_ANALYSED = 256  # between two looks
 MADE = "made"  # direction of what the twin has made of what it received
 # A message of rows: for each row the step, the number of the waterfall, what the row is, its octets; then these.
@@ -193,6 +194,7 @@ class View:
             waterfall.decoded += 1
             waterfall.add(record)
             self._blocks.observed(record.observed_ns, self._step, self._watched_step)
+            time.sleep(PAUSE_S)
 
     def _waterfall(self, key: Key) -> Waterfall | None:
         """The waterfall of a flow and node, to which a record has come; None: there are too many."""
