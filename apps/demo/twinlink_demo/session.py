@@ -153,7 +153,9 @@ class Session:
             return
         self._observer.phase("playing")
         self._playing_since = time.monotonic()
-        if not self._wait(self._played_or_late, "emulator", "did not play everything", plan.seconds + STUCK_S):
+        # The twin ends when it has every record, perhaps before the emulator has said that it has played them.
+        if not self._wait(self._played_or_late, "emulator", "did not play everything", plan.seconds + STUCK_S,
+                          may_end="replay", with_code=0):  # fmt: skip
             return
         if "done" not in self._seen["emulator"]:
             self.slower = self._first_seconds.slower(plan.pace)
@@ -195,12 +197,13 @@ class Session:
         problem: str,
         seconds: float = START_S,
         may_end: str | None = None,
+        with_code: int | None = None,
         progress: Callable[[], int] = lambda: 0,
     ) -> bool:
         """Wait until ``done``; False if Ctrl-C came first.
 
-        Raises ChildFailed if a process other than ``may_end`` ends, or, naming ``part``, if it takes too long without
-        ``progress``.
+        Raises ChildFailed if a process other than ``may_end`` ends, or that with another exit code than ``with_code``
+        (None: any will do), or, naming ``part``, if it takes too long without ``progress``.
         """
         end, before = time.monotonic() + seconds, progress()
         while not done():
@@ -209,7 +212,7 @@ class Session:
                 return False
             self._look()
             for name, each in self._parts.items():
-                if name != may_end:
+                if name != may_end or (with_code is not None and each.exit_code not in (None, with_code)):
                     each.check()
             if (now := progress()) != before:
                 end, before = time.monotonic() + seconds, now
