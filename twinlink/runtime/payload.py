@@ -59,6 +59,26 @@ def octets_of(payload: Payload) -> bytes | memoryview:
     return view.cast("B") if view.nbytes else memoryview(b"")
 
 
+def octets_of_each(payloads: "Iterable[Payload] | Array") -> list[bytes | memoryview]:
+    """What `Sender.send_many` sends: `octets_of` each payload; of an array with two dimensions or more, of each row.
+
+    Raises TypeError, ConfigurationError.
+    """
+    if isinstance(payloads, str | Mapping):
+        raise TypeError(f"send_many takes several payloads: send(payload) sends one {type(payloads).__name__}")
+    try:
+        view = memoryview(cast(Any, payloads))
+    except (TypeError, ValueError):
+        return [one if type(one) is bytes else octets_of(one) for one in cast("Iterable[Payload]", payloads)]
+    if view.ndim < 2:
+        raise TypeError(
+            "send_many takes several payloads, or an array with a message in each row: send(payload) sends one"
+        )
+    octets, count = octets_of(cast(Any, payloads)), len(view)
+    size = len(octets) // max(1, count)
+    return [octets[at : at + size] for at in range(0, len(octets), size)] if size else [b""] * count
+
+
 def _right_call(payload: object, error: Exception) -> str:
     """How something that is not sent as it stands can be sent, or the ``error`` where it is bytes-like."""
     if hasattr(payload, "__array__"):  # of numpy with a dtype that is no buffer, or of another library
