@@ -1,6 +1,6 @@
 """Messages sent as a batch come to the same as those sent one by one, and messages taken as a batch likewise."""
 
-from itertools import pairwise
+import itertools
 from random import Random
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.core.interrupting import interrupted
 from tests.core.pair import MS, Pair, pair
 from tests.core.sending import FlowSender
 from twinlink import SendTimeout
@@ -15,6 +16,8 @@ from twinlink.events import Lost
 from twinlink.message import Message
 from twinlink.protocol.frames import Kind, frame
 from twinlink.protocol.receive.flow import CREDIT_UPDATE_OCTETS
+from twinlink.protocol.send import flow as send_flow
+from twinlink.protocol.send import retransmit_buffer
 from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
@@ -31,7 +34,7 @@ def payloads_of(sizes: list[int]) -> list[bytes]:
 def send(sender: FlowSender, made: Pair, payloads: list[bytes], cuts: list[int]) -> None:
     """In batches that end at these places; one of a single message is sent by `send`.  Waits for room."""
     places = sorted({0, *(cut % (len(payloads) + 1) for cut in cuts), len(payloads)})
-    for first, end in pairwise(places):
+    for first, end in itertools.pairwise(places):
         left = payloads[first:end]
         while left:
             if len(left) == 1 and end - first == 1:
@@ -133,13 +136,43 @@ def test_what_does_not_fit_of_a_batch_is_neither_numbered_nor_counted() -> None:
     made.run(50 * MS)
     made.path.cut = True
     assert sender.send_many([bytes(100)] * 25) == 10
+    assert not sender.core.has_pending
     assert sender.send_many([bytes(100)] * 15) == 0
+    assert not sender.core.has_pending  # or nobody would transmit what is sent next
     assert {sender.stats()[name] for name in ("sent", "outstanding")} == {10}
     assert sender.stats()["sent_octets"] == 1000
     made.path.cut = False
     made.run_until(lambda: sender.stats()["acknowledged"] == 10)
     assert sender.send_many([bytes(100)] * 15) == 10
     assert sender.core.next_sequence == 20
+
+
+@pytest.mark.parametrize("sizes", [[5] * 20, [5] * 10 + [2000] + [5] * 9])
+def test_a_batch_that_is_cut_off_by_ctrl_c_is_taken_in_or_not(sizes: list[int]) -> None:
+    frames = [frame(Kind.DATA, 7, sequence, 1, bytes(size)) for sequence, size in enumerate(sizes)]
+    for moment in itertools.count(1):
+        core = SendFlow("flow", 2**20, 2**20, InFlightBudget(2**20))
+        core.on_peer_up(1, True, 1000)
+        core.on_peer_up(2, True, 2**24)
+        cut_off = interrupted(
+            moment,
+            lambda: core.send_many(frames, sizes, 1),  # noqa: B023
+            send_flow.__file__,
+            retransmit_buffer.__file__,
+        )
+        if not cut_off:
+            break
+        core.recover_after_interrupt()
+        sent, counters = core.next_sequence, core.stats()
+        if len(set(sizes)) == 1:
+            assert sent in {0, 20}
+        assert list(core.unacked.entries) == list(range(sent))
+        assert counters["outstanding"] + counters["lost"] == sent
+        kept = sum(sizes[:sent]) + sent * ENTRY_OVERHEAD_OCTETS
+        assert counters["kept_octets"] == kept
+        assert core.has_pending or not sent
+    assert moment > 3
+    assert core.next_sequence == 20
 
 
 def test_without_a_peer_a_batch_is_lost_and_reported_as_one() -> None:

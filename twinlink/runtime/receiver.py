@@ -85,14 +85,13 @@ class Receiver:
         return self._take(self._receive_flow)
 
     def __iter__(self) -> Iterator[Message]:
+        take, receive_flow = self._take, self._receive_flow
         while True:
-            message = self.take()
-            if message is not None:
+            while (message := take(receive_flow)) is not None:
                 yield message
-            elif self._waiter.closed:
+            if self._waiter.closed:
                 return
-            else:
-                self._waiter.wait(self.unread, None)
+            self._waiter.wait(self.unread, None)
 
 
 class EventStream:

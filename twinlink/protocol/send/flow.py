@@ -126,6 +126,7 @@ class SendFlow(SendRecord):
         They wait in the queue, which makes up bundles of them.
         """
         queue, receivers, count = self.queue, self.receivers.all, 0
+        had_pending = queue.has_pending
         if receivers:
             queue.has_pending = True
             if self.options.overflow != "latest" and max(sizes) <= self.receivers.least_payload:
@@ -136,6 +137,8 @@ class SendFlow(SendRecord):
             if self.send(frame, size, now_mono_ns) is None:
                 break
             count += 1
+        if not count:
+            queue.has_pending = had_pending
         return count
 
     def skip(self, count: int) -> None:
