@@ -21,6 +21,7 @@ from twinlink_results import system
 from twinlink.appkit import convert
 from twinlink.appkit.console import Stop, guarded, log
 
+from .batches import BatchFloods
 from .bench import Bench, Measurement
 from .contest import FAILURES
 from .coverage import Coverage
@@ -40,7 +41,8 @@ ROUNDS = 6  # the least number for a 95 % interval of a median
 STALL_S = 10.0
 
 MEASUREMENTS: tuple[type[Measurement], ...] = (
-    RoundTrips, RepairCost, SmallFloods, Goodput, Recoveries, Stall, FanOut, WireOctets, Offsets, Variation, Coverage,
+    RoundTrips, RepairCost, SmallFloods, BatchFloods, Goodput, Recoveries, Stall, FanOut, WireOctets, Offsets,
+    Variation, Coverage,
 )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ Commands are lines on stdin; each answer is a line of JSON.  The first argument 
     stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that is stopped meanwhile
     fan-out TRANSPORT ENDPOINT PEERS   listens, waits for its peers and sends to all of them
     two-flows TRANSPORT ENDPOINT       connects, and sends on a flow with repair and on one that only detects
+    batches TRANSPORT ENDPOINT         connects, and sends the rows of an array
+    takes-batches TRANSPORT ENDPOINT   listens, and receives them
 """
 
 import json
@@ -14,6 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from twinlink_measure import usage
 
 import twinlink
@@ -25,6 +28,7 @@ READY_S = 30.0
 MB = 1024 * 1024
 OFFERED_HZ = 40.0  # 1 MB messages; more than an unacknowledged flow may keep within two seconds
 SETTLE_S = 20.0
+ROWS = 1000  # of a batch
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -35,6 +39,10 @@ def main(arguments: Sequence[str]) -> None:
         stalled(transport, endpoint)
     elif role == "two-flows":
         two_flows(transport, endpoint)
+    elif role == "batches":
+        batches(transport, endpoint)
+    elif role == "takes-batches":
+        takes_batches(transport, endpoint)
     else:
         fan_out(transport, endpoint, int(rest[0]))
 
@@ -118,6 +126,37 @@ def fan_out(transport: TransportName, endpoint: str, peers: int) -> None:
                 calls.append(time.perf_counter_ns() - begin)
                 sender.flush(READY_S)
             say(calls_ns=calls, delays_ns=[last_ns[number] - sent_ns[number] for number in last_ns])
+
+
+def batches(transport: TransportName, endpoint: str) -> None:
+    """Commands: ``send COUNT OCTETS``; answers when all is acknowledged."""
+    with twinlink.open(transport, connect=endpoint, node="sender", send_timeout=READY_S) as link:
+        sender = link.sender(FLOW)
+        link.wait_ready(READY_S)
+        say(ready=True)
+        for line in sys.stdin:
+            count, octets = map(int, line.split()[1:])
+            records = np.zeros((min(count, ROWS), octets), np.uint8)
+            for first in range(0, count, ROWS):
+                sender.send_many(records[: count - first])
+            sender.flush(READY_S)
+            say(acknowledged=sender.stats()["acknowledged"])
+
+
+def takes_batches(transport: TransportName, endpoint: str) -> None:
+    """Commands: ``receive COUNT``; answers how long they took to arrive, from the first to the last, in order."""
+    with twinlink.open(transport, listen=endpoint, node="receiver") as link:
+        receiver, expected = link.receiver(FLOW), 0
+        say(ready=True)
+        for line in sys.stdin:
+            end, first_ns = expected + int(line.split()[1]), 0
+            while expected < end:
+                batch = receiver.receive_many(timeout=READY_S)
+                if not batch or not np.array_equal(batch.sequence, np.arange(expected, expected + len(batch))):
+                    raise SystemExit(f"record {expected} did not arrive, or not in its turn")
+                first_ns = first_ns or int(batch.received_ns[0])
+                expected += len(batch)
+            say(took_ns=int(batch.received_ns[-1]) - first_ns)
 
 
 def say(**content: Any) -> None:

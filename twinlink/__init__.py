@@ -46,6 +46,7 @@ from .events import (
 )
 
 if TYPE_CHECKING:
+    from .batch import Batch
     from .link import Link
     from .message import Ack, Message
     from .opening import open, open_async, open_links
@@ -59,6 +60,7 @@ __all__ = [
     "Ack",
     "AckTimeout",
     "AuthenticationError",
+    "Batch",
     "ConfigurationError",
     "Duplicate",
     "Event",
@@ -102,6 +104,7 @@ __all__ = [
 # are first asked for, since the link and its protocol take ten times as long to load as the rest.
 _LATER = {
     "Ack": "message",
+    "Batch": "batch",
     "EventStream": "runtime.receiver",
     "Link": "link",
     "Message": "message",

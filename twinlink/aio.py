@@ -10,21 +10,23 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 
+from .batch import Batch
 from .events import Event
 from .link import Link
 from .message import Ack, Message
 from .process.guarded_thread import GuardedThread
 from .protocol.session import MAX_UNREPORTED_ACKS, Overflow, Pace, Priority, Reliability
-from .runtime.arguments import check_callable, check_timeout
+from .runtime.arguments import check_callable, check_count, check_timeout
 from .runtime.coroutine_handler import CoroutineHandler
 from .runtime.coroutine_waiters import CoroutineWaiters
 from .runtime.no_peer import met_or_refused
 from .runtime.payload import Payload, octets_of
+from .runtime.receiver import MAX_BATCH, Receiver
 from .runtime.sender import Sender
 from .stats import LinkStats, SenderStats
 from .sync import Sync
@@ -83,6 +85,26 @@ class AsyncReceiver(Generic[T]):
         return received
 
 
+class AsyncMessageReceiver(AsyncReceiver[Message]):
+    """The messages of a flow, one by one or many at a time."""
+
+    def __init__(self, receiver: Receiver, link: Link, waiters: CoroutineWaiters) -> None:
+        super().__init__(receiver.take, receiver.unread, link, waiters)
+        self._receiver = receiver
+
+    async def receive_many(self, max_messages: int = MAX_BATCH, timeout: float | None = None) -> Batch:
+        """The messages that are here, at most so many; without any it waits for the first.
+
+        Empty when ``timeout`` seconds pass without one, or the link is closed.
+        """
+        check_count(max_messages)
+        receiver = self._receiver
+        batches = AsyncReceiver(
+            lambda: receiver.take_many(max_messages) or None, receiver.unread, self._link, self._waiters
+        )
+        return await batches.receive(timeout) or receiver.take_many(max_messages)
+
+
 class AsyncSender:
     """The sending end of a flow; see `twinlink.Sender`, which is its attribute ``sender``."""
 
@@ -122,6 +144,26 @@ class AsyncSender:
             if not has_room:
                 raise self.sender._full_error(on_ack_is_slow=len(self._acks) >= MAX_UNREPORTED_ACKS)
         return self.sender.send(octets)
+
+    async def send_many(self, payloads: "Iterable[Payload] | Array") -> Sequence[int]:
+        """Send several messages, as `Sender.send_many` does, without holding up the event loop while it waits for room.
+
+        When it is cancelled, the first ones may have been sent.
+        """
+        sender, on_ack, link = self.sender, self._on_ack, self.sender._link
+        await self._waiters.checkpoint()
+        if on_ack.runs_here():
+            return sender.send_many(payloads)
+        batch = sender._batch(payloads)
+        while not batch.is_sent:
+            has_room = await self._waiters.wait(
+                lambda: self._has_room(batch.next_size) or link.closing, link.send_timeout
+            )
+            if not has_room:
+                raise sender._full_error(on_ack_is_slow=len(self._acks) >= MAX_UNREPORTED_ACKS, batch=batch)
+            sender._send_run(batch)
+            await self._waiters.checkpoint()
+        return batch.numbers
 
     async def send_array(self, array: "Array") -> int:
         """Send a numpy array with its dtype and shape, as `Sender.send_array` does; otherwise as `send`."""
@@ -216,7 +258,7 @@ class AsyncLink:
         handler: Callable[[Message], object] | None = None,
         max_age: float | None = None,
         max_payload: int | None = None,
-    ) -> AsyncReceiver[Message]:
+    ) -> AsyncMessageReceiver:
         """The messages of a flow, as `Link.receiver` gives them.
 
         ``handler`` is called with each on the event loop; it may be a coroutine function, which is awaited before the
@@ -224,7 +266,7 @@ class AsyncLink:
         """
         check_callable("handler", handler)
         made = self.link.receiver(flow, max_age=max_age, max_payload=max_payload)
-        receiver = AsyncReceiver(made.take, made.unread, self.link, self._waiters)
+        receiver = AsyncMessageReceiver(made, self.link, self._waiters)
         self._set_handler(flow, receiver, handler)
         return receiver
 

@@ -69,7 +69,15 @@ class AuthenticationError(PeerTimeout):
 
 
 class SendTimeout(TwinlinkError, TimeoutError):
-    """The flow stayed full for the given time: a peer takes nothing, or less than is sent.  Nothing was sent."""
+    """The flow stayed full for the given time: a peer takes nothing, or less than is sent.
+
+    Attributes:
+        sent: how many of the messages of `Sender.send_many` were sent, the first ones; with `Sender.send` none was.
+    """
+
+    def __init__(self, message: str, sent: int = 0) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class AckTimeout(TwinlinkError, TimeoutError):

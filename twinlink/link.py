@@ -231,7 +231,7 @@ class Link(Misnamed):
         with self._driver.lock:
             receive_flow = self._session.receive_flow(flow)
             receive_flow.subscribe(max_age, max_payload)
-        made = Receiver(self._leader_follower, self._driver.take, receive_flow, self._describe)
+        made = Receiver(self._leader_follower, self._driver, receive_flow, self._describe)
         with self._flows_lock:
             receiver = self._receivers.setdefault(flow, made)
         if handler is not None:

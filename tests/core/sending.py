@@ -1,11 +1,11 @@
 """A sender's core, fed by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twinlink import SendTimeout
 from twinlink.protocol.fragmentation import FragmentReassembler
-from twinlink.protocol.frames import AbandonReason, Kind, frame, parse
+from twinlink.protocol.frames import AbandonReason, Kind, data_headers, frame, parse
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
@@ -98,6 +98,17 @@ class FlowSender:
         elif sent is Sent.TRANSMIT_QUEUE:
             self._session.transmit_due = True
         return sequence
+
+    def send_many(self, payloads: Sequence[bytes]) -> int:
+        """As many of these as there is room for; returns how many."""
+        first, now, sizes = self.core.next_sequence, self._now(), list(map(len, payloads))
+        headers = data_headers(sizes, self._session.epoch, first, now)
+        frames = list(map(bytes.__add__, headers, payloads))
+        count, sent = self._session.send_many(self.core, frames, sizes, now)
+        if sent is Sent.TRANSMIT_BUNDLE:
+            while (octets := self._session.next_frame(self.core, self._now(), may_block=False)) is not None:
+                self._transmit(self._topic, octets)
+        return count
 
     def fits(self, size: int) -> bool:
         return self._session.fits(self.core, size, self._now())

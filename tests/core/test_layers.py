@@ -10,7 +10,19 @@ import twinlink
 ROOT = Path(twinlink.__file__).parents[1]
 # From the bottom up.  A layer may use itself and what is below it.
 LAYERS = (
-    ("errors", "events", "message", "npy", "stats", "sync", "prbs", "text_payload", "spelling", "transport_options"),
+    (
+        "errors",
+        "events",
+        "message",
+        "batch",
+        "npy",
+        "stats",
+        "sync",
+        "prbs",
+        "text_payload",
+        "spelling",
+        "transport_options",
+    ),
     ("protocol",),
     ("process",),
     ("identity",),

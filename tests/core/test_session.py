@@ -46,7 +46,7 @@ def test_consumption_is_never_announced_before_the_ack(driver: SessionDriver, tr
     """Or the sender would take what was delivered for lost."""
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
-    receiver = Receiver(Unused(), driver.take, receive_flow, str)
+    receiver = Receiver(Unused(), driver, receive_flow, str)
     for sequence in range(200):
         data(driver, sequence, at_once)
         if sequence % 3:
@@ -83,7 +83,7 @@ def test_what_will_not_come_is_done_with_once_the_application_has_what_came_befo
     driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
-    receiver = Receiver(Unused(), driver.take, receive_flow, str)
+    receiver = Receiver(Unused(), driver, receive_flow, str)
 
     def consumed_when_asked() -> int:
         driver.receive(

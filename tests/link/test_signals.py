@@ -155,6 +155,53 @@ def test_wherever_ctrl_c_comes_the_sums_are_right_and_the_flow_goes_on(overflow:
     assert number > 30  # on a busy machine, the other threads of the link do more of the work
 
 
+def test_wherever_ctrl_c_comes_in_a_batch_it_is_sent_or_not_and_the_sums_are_right(endpoint: str) -> None:
+    """On the thread that is interrupted batches are sent and acknowledged, and others received."""
+    with (
+        twinlink.open("memory", listen=endpoint, node="far") as far,
+        twinlink.open("memory", connect=endpoint, node="near") as near,
+    ):
+        near.wait_ready(patience())
+        far.wait_ready(patience())
+        sender = near.sender("there")
+        there, here, back, core = far.receiver("there"), near.receiver("here"), far.sender("here"), sender._flow
+        stream = near._session.receive_flow("here").streams
+        sent_before, got_before = 0, 0
+        for number in itertools.count(1, 2):
+            ends = CallEnds(number)
+            back.send_many([b"0"] * 5)
+            back.flush(patience())
+            sys.setprofile(ends)
+            try:
+                sender.send_many([b"%d" % place for place in range(50)])
+                sender.flush(patience())
+                here.receive_many(3, patience())
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.setprofile(None)
+            last = sender.send(b"last")
+            sender.flush(patience())
+            assert last - sent_before in {0, 50}, ends.where
+            got: list[bytes] = []
+            while len(got) < last + 1 - sent_before:
+                got += map(bytes, there.receive_many(timeout=patience()).payloads)
+            assert got == [b"%d" % place for place in range(last - sent_before)] + [b"last"], ends.where
+            sent_before = last + 1
+            assert sender.stats()["sent"] == sender.stats()["acknowledged"], ends.where
+            assert not core.unacked.entries, ends.where
+            assert core.unacked.octets == 0, ends.where
+            assert near._session.send_flows.budgets.of["normal"].in_flight == 0, ends.where
+            while here.receive_many(2, 0):
+                pass
+            (one,) = stream.values()
+            assert (one.waiting_octets, one.consumed) == (0, got_before + 5), ends.where
+            got_before += 5
+            if not ends.where:
+                break
+    assert number > 30
+
+
 def test_wherever_ctrl_c_comes_in_close_the_link_is_closed_and_its_peer_knows(endpoint: str) -> None:
     for number in itertools.count(1, 3):
         far = twinlink.open("memory", listen=endpoint, node="far")

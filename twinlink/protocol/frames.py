@@ -31,7 +31,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import chain
+from itertools import chain, count, repeat
 from typing import Any, NamedTuple
 
 MAGIC = b"TL"
@@ -119,6 +119,11 @@ class MalformedFrame(Exception):
 def frame(kind: Kind, epoch: int, sequence: int, sent_ns: int, body: bytes) -> bytes:
     """Header and body as one octet string."""
     return HEADER.pack(_WORDS[kind], len(body), epoch, sequence, sent_ns) + body
+
+
+def data_headers(sizes: Sequence[int], epoch: int, first: int, sent_ns: int) -> Iterator[bytes]:
+    """The headers of data frames in a row, with payloads of these sizes; ``first`` is the first one's sequence."""
+    return map(HEADER.pack, repeat(DATA_WORD), sizes, repeat(epoch), count(first), repeat(sent_ns))
 
 
 def mark_retransmitted(frame: bytes) -> bytes:

@@ -4,7 +4,7 @@ No I/O, no clock, no thread, no lock: calls of a session and its flows are made 
 """
 
 import struct
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import Any
@@ -376,6 +376,26 @@ class Session(Context):
         if queue.next_sequence % BUNDLE_CHECK_MESSAGES == 1 and queue.bundle_is_ready(size, mono_ns):
             return TRANSMIT_BUNDLE
         return UNSENT
+
+    def send_many(
+        self, flow: SendFlow, frames: Sequence[bytes], sizes: Sequence[int], mono_ns: int
+    ) -> tuple[int, Sent]:
+        """Take in the next messages of a flow, as `send` does with one: as many as there is room for.
+
+        Returns how many, and what is to be done with them: FULL for none; never TRANSMIT.
+        """
+        if not flow.is_awake:
+            self.send_flows.wake(flow)
+        try:
+            count = flow.send_many(frames, sizes, mono_ns)
+        except BaseException:
+            flow.recover_after_interrupt()
+            raise
+        if not count:
+            return 0, FULL
+        if flow.receivers.all:
+            return count, TRANSMIT_BUNDLE
+        return count, OFFER if self.peer_manager.alone else UNSENT
 
     def skip(self, flow: SendFlow, count: int) -> None:
         """The next so many numbers of a flow are of no message.  The caller has the queues transmitted."""

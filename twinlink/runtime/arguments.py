@@ -52,6 +52,12 @@ def check_skip(count: object) -> None:
         raise ConfigurationError(f"skip takes a whole number from 1 to {MAX_SKIPPED}, not {count!r}")
 
 
+def check_count(max_messages: object) -> None:
+    """How many messages to take at once, at most."""
+    if type(max_messages) is not int or max_messages < 1:
+        raise ConfigurationError(f"max_messages must be a whole number from 1 up, not {max_messages!r}")
+
+
 def check_callable(name: str, value: object) -> None:
     """A handler, or None."""
     if value is not None and not callable(value):

@@ -328,6 +328,16 @@ class SessionDriver:
             self._send_credit_update(receive_flow.flow, stream)
         return message
 
+    def take_many(self, receive_flow: ReceiveFlow, most: int) -> list[Message]:
+        """The next messages of a flow that are here, at most so many."""
+        if not receive_flow.queue:
+            return []
+        with self.lock:
+            messages, streams = receive_flow.next_messages(most)
+        for stream in streams if not self.closed else ():
+            self._send_credit_update(receive_flow.flow, stream)
+        return messages
+
     def _send_credit_update(self, flow: str, stream: PeerStream) -> None:
         """Say how far a stream is consumed; where the transport fails the sender probes for it."""
         with suppress(TransportError, OSError):

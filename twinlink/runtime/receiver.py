@@ -5,12 +5,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
+from ..batch import Batch
 from ..events import Event
 from ..message import Message
 from ..protocol.session import ReceiveFlow
-from .arguments import check_timeout
+from .arguments import check_count, check_timeout
 from .callbacks import CallbackQueue
+from .driver import SessionDriver
 
+MAX_BATCH = 4096  # messages, unless the application says how many
 MAX_EVENTS = 10_000  # held for a reader that is late; beyond it the oldest go, and are counted
 
 T = TypeVar("T")
@@ -35,13 +38,13 @@ class Receiver:
     def __init__(
         self,
         waiter: Waiter,
-        take: Callable[[ReceiveFlow], Message | None],
+        driver: SessionDriver,
         receive_flow: ReceiveFlow,
         describe: Callable[[], str],
     ) -> None:
         self.flow = receive_flow.flow
         self._waiter = waiter
-        self._take = take
+        self._take, self._take_many = driver.take, driver.take_many
         self._receive_flow = receive_flow
         self._describe = describe
 
@@ -60,6 +63,19 @@ class Receiver:
         """
         return receive(self._waiter, self.unread, self.take, timeout)
 
+    def receive_many(self, max_messages: int = MAX_BATCH, timeout: float | None = None) -> Batch:
+        """The messages that are here, at most so many; without any it waits for the first.
+
+        Empty when ``timeout`` seconds pass without one, or the link is closed.  Raises what `receive` raises.
+        """
+        check_count(max_messages)
+        messages = receive(self._waiter, self.unread, lambda: self.take_many(max_messages) or None, timeout)
+        return messages or Batch(self.flow, [])
+
+    def take_many(self, max_messages: int) -> Batch:
+        """The next messages that are here, at most so many."""
+        return Batch(self.flow, self._take_many(self._receive_flow, max_messages))
+
     def unread(self) -> int:
         """How many messages wait."""
         return len(self._receive_flow.queue)
@@ -69,14 +85,13 @@ class Receiver:
         return self._take(self._receive_flow)
 
     def __iter__(self) -> Iterator[Message]:
+        take, receive_flow = self._take, self._receive_flow
         while True:
-            message = self.take()
-            if message is not None:
+            while (message := take(receive_flow)) is not None:
                 yield message
-            elif self._waiter.closed:
+            if self._waiter.closed:
                 return
-            else:
-                self._waiter.wait(self.unread, None)
+            self._waiter.wait(self.unread, None)
 
 
 class EventStream:

@@ -1,13 +1,13 @@
 """Shows recorders and views what a session takes in and sends; without any, nothing of it is on a message's path."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..events import Event
 from ..protocol.frames import Frame
 from ..protocol.session import FULL, SendFlow, Sent, Session
 
-TAPPED = "receive", "send", "frames_to_send", "report"  # methods of a session
+TAPPED = "receive", "send", "send_many", "frames_to_send", "report"  # methods of a session
 
 
 class Tap(Protocol):
@@ -37,7 +37,8 @@ class Position(NamedTuple):
 
 def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
     """What takes the place of these methods of a session, by name, while a tap sees what goes through them."""
-    receive, send, frames_to_send, report = session.receive, session.send, session.frames_to_send, session.report
+    receive, send, send_many = session.receive, session.send, session.send_many
+    frames_to_send, report = session.frames_to_send, session.report
     on_received, on_sent, on_event = tap.on_received, tap.on_sent, tap.on_event
 
     def receive_tapped(topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False) -> None:
@@ -50,6 +51,14 @@ def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
             on_sent(flow.flow, frame)
         return sent
 
+    def send_many_tapped(
+        flow: SendFlow, frames: Sequence[bytes], sizes: Sequence[int], mono_ns: int
+    ) -> tuple[int, Sent]:
+        count, sent = send_many(flow, frames, sizes, mono_ns)
+        for frame in frames[:count]:
+            on_sent(flow.flow, frame)
+        return count, sent
+
     def frames_to_send_tapped(mono_ns: int, now_ns: int) -> list[tuple[bytes, bytes]]:
         frames = frames_to_send(mono_ns, now_ns)
         tap.on_control_sent(frames, now_ns)
@@ -59,4 +68,5 @@ def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
         on_event(event)
         report(event)
 
-    return dict(zip(TAPPED, (receive_tapped, send_tapped, frames_to_send_tapped, report_tapped), strict=True))
+    taking = receive_tapped, send_tapped, send_many_tapped, frames_to_send_tapped, report_tapped
+    return dict(zip(TAPPED, taking, strict=True))

@@ -56,17 +56,21 @@ class Transmitter:
                 self._hand_over(frame)
         return False
 
-    def transmit_bundle(self) -> None:
-        """For a thread that sends, and holds ``order_lock``: transmit a bundle.
+    def transmit_bundle(self, every: bool = False) -> None:
+        """For a thread that sends, and holds ``order_lock``: transmit a bundle, or ``every`` one that need not wait.
 
         Does nothing while the transmit thread is transmitting: that will do.
         """
         try:
             if self.transmit_lock.acquire(False):
-                with self._driver.lock:
-                    frame = self._next_frame(self._flow, _time_ns(), may_block=False)
-                if frame is not None:
+                while True:
+                    with self._driver.lock:
+                        frame = self._next_frame(self._flow, _time_ns(), may_block=False)
+                    if frame is None:
+                        break
                     self._hand_over(frame)
+                    if not every:
+                        break
         finally:  # Ctrl-C comes between any two calls, so there is none before release, which knows the owner
             try:  # noqa: SIM105
                 self.transmit_lock.release()

@@ -3,6 +3,8 @@
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
+from itertools import islice, repeat, starmap
+from operator import itemgetter
 from typing import Any, Protocol
 
 from ...message import Message
@@ -16,6 +18,7 @@ from .sequence import SequenceTracker
 CREDIT_UPDATE_OCTETS = 128 * 1024
 MESSAGE_WEIGHT_OCTETS = 512  # what a message counts for in that, beside its payload
 MESSAGE_OVERHEAD_OCTETS = 1024  # what Python needs for a message that is held, beside its payload
+_EPOCH = itemgetter(Message._fields.index("epoch"))
 MAX_STREAMS = 1024  # sender sessions remembered per flow; a flood of invented ones must not take the memory
 
 
@@ -238,6 +241,25 @@ class ReceiveFlow:
         stream.unreported_octets = unreported = stream.unreported_octets + size + MESSAGE_WEIGHT_OCTETS
         tells = unreported >= CREDIT_UPDATE_OCTETS or (tells_end and not queue)
         return message, stream if tells else None
+
+    def next_messages(self, most: int) -> tuple[list[Message], list[PeerStream]]:
+        """The next messages, at most so many, and the streams for which a credit update is due: as `next_message`."""
+        queue = self.queue
+        messages = list(islice(queue, most))
+        count, due, of = len(messages), [], list(map(_EPOCH, messages))
+        for epoch in set(of):
+            if (stream := self.streams.get(epoch)) is None:
+                continue
+            own = messages if of.count(epoch) == count else [one for one in messages if one[3] == epoch]
+            size, consumed = sum([len(message[0]) for message in own]), max(stream.consumed, own[-1][2] + 1)
+            unreported = stream.unreported_octets + size + len(own) * MESSAGE_WEIGHT_OCTETS
+            if unreported >= CREDIT_UPDATE_OCTETS:
+                due.append(stream)
+            stream.waiting_octets -= size  # in a row, without a call: Ctrl-C comes where a call ends
+            stream.unreported_octets = unreported
+            stream.consumed = consumed
+        deque(starmap(queue.popleft, repeat((), count)), 0)  # in one call, likewise
+        return messages, due
 
     def positions(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
         """Of each sender session: epoch, one more than the highest number known, and what is missing below it."""

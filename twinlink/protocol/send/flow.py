@@ -120,6 +120,27 @@ class SendFlow(SendRecord):
             return False
         return queue.enqueue(size, now_mono_ns)
 
+    def send_many(self, frames: Sequence[bytes], sizes: Sequence[int], now_mono_ns: int) -> int:
+        """Take in the next messages, whose payloads have these sizes; returns for how many of them there was room.
+
+        They wait in the queue, which makes up bundles of them.
+        """
+        queue, receivers, count = self.queue, self.receivers.all, 0
+        had_pending = queue.has_pending
+        if receivers:
+            queue.has_pending = True
+            if self.options.overflow != "latest" and max(sizes) <= self.receivers.least_payload:
+                count = self.unacked.add_all(queue.next_sequence, frames, sizes, now_mono_ns, receivers)
+                queue.next_sequence += count
+                self.sent_octets += sum(sizes[:count])
+        for frame, size in zip(frames[count:], sizes[count:], strict=True):
+            if self.send(frame, size, now_mono_ns) is None:
+                break
+            count += 1
+        if not count:
+            queue.has_pending = had_pending
+        return count
+
     def skip(self, count: int) -> None:
         """The next ``count`` numbers are of no message, which is announced to the peers: a gap."""
         queue, first = self.queue, self.queue.next_sequence

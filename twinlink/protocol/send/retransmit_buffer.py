@@ -1,6 +1,8 @@
 """Unacknowledged messages, buffered for retransmission and bounded by octets."""
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 
 ENTRY_OVERHEAD_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
@@ -40,6 +42,25 @@ class RetransmitBuffer:
         self.entries[sequence] = entry
         self._end = sequence + 1
         self.room -= size + ENTRY_OVERHEAD_OCTETS
+
+    def add_all(
+        self, first: int, frames: Sequence[bytes], sizes: Sequence[int], sent_mono_ns: int, unacked_by: frozenset[int]
+    ) -> int:
+        """Keep messages in a row with payloads of these sizes, as many as there is room for; returns how many."""
+        count, room = len(frames), self.room + ENTRY_OVERHEAD_OCTETS
+        octets = sum(sizes) + count * ENTRY_OVERHEAD_OCTETS
+        if octets > room:
+            sums = list(accumulate(map(ENTRY_OVERHEAD_OCTETS.__add__, sizes), initial=0))
+            count = bisect(sums, room) - 1
+            if count <= 0:
+                return 0
+            octets = sums[count]
+        end = first + count
+        entries = zip(repeat(sent_mono_ns), repeat(unacked_by), frames)  # without an end but that of the frames
+        self.entries.update(zip(range(first, end), entries, strict=False))
+        self._end = end
+        self.room -= octets
+        return count
 
     def remove(self, sequence: int) -> None:
         """Take it out of `entries`."""
