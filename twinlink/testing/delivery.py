@@ -84,6 +84,20 @@ class Delivery(Conformance):
             outbox.send(buffer)
         assert [set(bytes(message.payload)) for message in receive_all(inbox, 20)] == [{value} for value in range(20)]
 
+    def test_batches_arrive_as_single_messages_do(self, pair: Pair) -> None:
+        first, second = pair
+        inbox, outbox = second.receiver("batches"), first.sender("batches")
+        payloads = [bytes([number % 251]) * (number % 90) for number in range(2000)]
+        assert outbox.send_many(payloads[:1200]) == range(1200)
+        assert outbox.send(payloads[1200]) == 1200
+        assert outbox.send_many(payloads[1201:]) == range(1201, 2000)
+        got: list[twinlink.Message] = []
+        while len(got) < 2000 and (batch := inbox.receive_many(500, patience())):
+            got += batch
+        assert [(message.sequence, bytes(message.payload)) for message in got] == list(enumerate(payloads))
+        outbox.flush(patience())
+        assert outbox.stats()["acknowledged"] == 2000
+
     def test_what_cannot_be_sent_is_refused_and_the_link_goes_on(self, opening: Open) -> None:
         first, second = self.ready_pair(opening, max_payload=100_000)
         inbox, outbox = second.receiver("flow"), first.sender("flow")
