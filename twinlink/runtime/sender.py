@@ -154,7 +154,7 @@ class Sender:
             self._wait_for_room(size, deadline)
 
     def send_many(self, payloads: "Iterable[Payload] | Array") -> Sequence[int]:
-        """Send several messages, as `send` would one after the other, in a fraction of the time.
+        """Send several messages, as `send` would one after the other, with one look at the session for many of them.
 
         Each payload is a message.  Of an array with two dimensions or more, which is C-contiguous, each row is one
         (``array[i]``, its octets).
