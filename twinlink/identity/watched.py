@@ -92,10 +92,10 @@ class WatchedIdentity:
     def why_not(self, name: str) -> str:
         """Why no key of a node with this name counts: ``role``, ``revoked``, ``expired`` or ``unknown``."""
         own = self.identity
-        if name in own.issued() or any(peer.name == name for peer in own.valid()):
-            return "role"
         if name in own.revoked_names:
             return "revoked"
+        if name in own.issued() or any(peer.name == name for peer in own.valid()):
+            return "role"
         if any(peer.name == name for peer in own.trusted):
             return "expired"
         return "revoked" if any(peer.name == name for peer in own.revoked) else "unknown"

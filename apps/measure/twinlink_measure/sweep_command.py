@@ -7,6 +7,7 @@ one on another host where `twinlink pong` runs (docs/sweep.md).
 import argparse
 import dataclasses
 import datetime
+import importlib
 import importlib.util
 import time
 from collections.abc import Iterator
@@ -185,7 +186,9 @@ def _plan(given: argparse.Namespace) -> Plan:
 
 def _check_programs(plan: Plan) -> None:
     """Check for what the report and the source need before measuring, not after."""
-    for name in ("scipy", "matplotlib"):
+    for name in ("jsonschema", "jinja2"):
+        importlib.import_module(name)
+    for name in ("scipy", "matplotlib"):  # these take a second to load
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(name=name)
     if plan.source == "mgen":
