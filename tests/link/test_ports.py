@@ -51,7 +51,7 @@ def test_a_port_in_use_is_passed_over(kind: socket.SocketKind) -> None:
         used.bind((ports.HOST, middle))
         first = [free_ports(3) for _ in range(ports.BLOCK)]
     assert not {middle - 2, middle - 1, middle} & set(first)
-    assert {middle - 2, middle - 1, middle} & {free_ports(3) for _ in range(ports.BLOCK)}
+    assert middle in {free_ports() for _ in range(ports.BLOCK)}  # one by one: those beside it may be in use now
 
 
 def test_where_every_port_is_taken_this_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import twinlink
-from twinlink.appkit import linking
 from twinlink.appkit.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
-from twinlink.events import Event, Gap, PeerDown, PeerUp, Refused, Restarted, SyncChanged
+from twinlink.events import Event, PeerDown, PeerUp, SyncChanged
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Refusal
 from twinlink.sync import State
@@ -26,6 +25,7 @@ from ..detection.noise_floor import NoiseFloor
 from .authentication import Authentication
 from .controller import Change, Controller
 from .free_ranges import FreeRanges
+from .link_journal import log_event
 from .recorded_time import RecordedTime, is_replayed, session_of
 from .recording import Recording
 from .source_selection import Carrier, SourceSelection
@@ -282,7 +282,7 @@ class Twin:
     def _recorded_now(self, recorded: RecordedTime, record: Record) -> tuple[int, int, bool]:
         """Unix time and monotonic time of a record that is replayed, and whether the twin was in sync.
 
-        What `_sync_changed` does live is done here.
+        What `link_event` does live when sync is lost is done here.
         """
         recorded.take(record)
         if recorded.lapsed_ns:
@@ -382,44 +382,14 @@ class Twin:
         """Take in an event of the link."""
         if isinstance(event, PeerUp):
             self._source_selection.up(event.node, event.epoch)
-            self._journal.event("peer-up", f"{event.node} is connected", time_ns=event.time_ns, node=event.node)
         elif isinstance(event, PeerDown):
             self._source_selection.down(event.epoch, event.reason, time.monotonic_ns())
-            text = f"{event.node} is gone ({event.reason}): waiting for it to reconnect"
-            self._journal.event("peer-down", text, time_ns=event.time_ns, node=event.node, reason=event.reason)
-        elif isinstance(event, Restarted):
-            self._journal.event("restarted", f"{event.node} has restarted", time_ns=event.time_ns, node=event.node)
-        elif isinstance(event, Gap):
-            text = f"messages {event.first} to {event.end - 1} on flow {event.flow} did not arrive"
-            fields = {"flow": event.flow, "first": event.first, "end": event.end}
-            self._journal.event("gap", text, time_ns=event.time_ns, **fields)
-        elif isinstance(event, SyncChanged):
-            self._sync_changed(event)
-        elif isinstance(event, Refused):
-            fields = {"identity": event.identity, "address": event.address, "reason": event.reason}
-            self._journal.complaint("refused", linking.refusal(event), **fields)
-
-    def _sync_changed(self, event: SyncChanged) -> None:
-        text = f"flow {event.flow} is {event.state}"
-        if event.age_ns is not None:
-            text += f": the newest record is {event.age_ns / 1e6:.0f} ms old"
-        if event.completeness is not None:
-            text += f", {event.completeness:.1%} of the last ten seconds' records have arrived"
-        self._journal.event(
-            "sync",
-            text,
-            time_ns=event.time_ns,
-            flow=event.flow,
-            state=event.state,
-            age_ns=event.age_ns,
-            completeness=event.completeness,
-        )
-        if event.state != State.OUT_OF_SYNC.value:
-            return
-        self.out_of_sync += 1
-        with self._lock:
-            if self._recorded_time is None:
-                self._withdraw(time.time_ns(), time.monotonic_ns())
+        log_event(self._journal, event)
+        if isinstance(event, SyncChanged) and event.state == State.OUT_OF_SYNC.value:
+            self.out_of_sync += 1
+            with self._lock:
+                if self._recorded_time is None:
+                    self._withdraw(time.time_ns(), time.monotonic_ns())
 
     def finish(self) -> None:
         """Smooth the buffered records, and write the files, once the batch at hand is analysed; no other one is."""
