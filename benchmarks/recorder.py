@@ -25,7 +25,7 @@ from twinlink.recording import Recorder, verify
 from twinlink.testing import free_endpoint
 
 SIDES = ("neither", "gnb", "twin")  # of which one records
-TIMES = {"one_way": "twin", "rtt": "gnb"}  # and who sees them
+TIMES = {"one_way": "twin", "rtt": "gnb"}  # and the side that sees them
 PERCENTILES = (50, 90, 99)
 PATIENCE_S = 30.0
 

@@ -349,19 +349,14 @@ class Link(Misnamed):
             ConfigurationError, TransportError: as `twinlink.open`.
             LinkClosed: the link was closed.
         """
-        from .mirror import Mirror, open_for_observers  # most links do without
+        from .mirror import open_mirror  # most links do without
 
         self._check_open()
         arguments.check_octets("queue_octets", queue_octets)
-        identity = str(self.identity.identity.folder) if self.identity is not None else ""
-        link = open_for_observers(Link, transport or self.transport_name, listen, self.node, identity)
-        try:
-            mirror = Mirror(self.node, self._driver, link, self._transport.internal_errors, queue_octets)
-        except BaseException:
-            link.close()
-            raise
-        self._mirrors.append(mirror)
-        return mirror
+        identity, name = str(self.identity.identity.folder) if self.identity else "", transport or self.transport_name
+        observed = self._driver, self._transport.internal_errors
+        self._mirrors.append(open_mirror(Link, name, listen, self.node, identity, *observed, queue_octets))
+        return self._mirrors[-1]
 
     def _in_callback(self) -> bool:
         return self._leader_follower.is_leading and self._driver.callbacks.running

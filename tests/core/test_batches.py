@@ -138,7 +138,7 @@ def test_what_does_not_fit_of_a_batch_is_neither_numbered_nor_counted() -> None:
     assert sender.send_many([bytes(100)] * 25) == 10
     assert not sender.core.has_pending
     assert sender.send_many([bytes(100)] * 15) == 0
-    assert not sender.core.has_pending  # or nobody would transmit what is sent next
+    assert not sender.core.has_pending  # or what is sent next would wait for good
     assert {sender.stats()[name] for name in ("sent", "outstanding")} == {10}
     assert sender.stats()["sent_octets"] == 1000
     made.path.cut = False

@@ -26,7 +26,6 @@ from twinlink.protocol.frames import (
     parse_nak,
 )
 from twinlink.protocol.liveness import PeerState
-from twinlink.protocol.receive.flow import MAX_STREAMS
 from twinlink.protocol.receive.flows import MAX_FLOWS
 from twinlink.runtime.driver import SessionDriver
 from twinlink.runtime.receiver import Receiver
@@ -419,21 +418,6 @@ def test_what_arrives_while_a_handler_runs_counts_as_consumed_when_it_is_handed_
     assert meanwhile == [1, 9, (1, [9])]
     assert got == list(range(10))
     assert acks_sent(transport)[-1][0] == 10
-
-
-def test_a_session_that_makes_way_gives_back_what_it_held(driver: SessionDriver, reported: list[Event]) -> None:
-    receive_flow = driver.session.messages.flow("flow")
-    receive_flow.subscribed = True
-    hello = Hello("theirs", {}, {"flow": 0}, True)
-    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, hello.encode()), 0, False)
-    data(driver, 3, True)
-    for epoch in range(10**6, 10**6 + MAX_STREAMS):
-        driver.receive(b"traffic/flow", frame(Kind.DATA, epoch, 0, 1, b"x"), 0, False)
-    assert THEIRS not in receive_flow.streams
-    assert [message.sequence for message in receive_flow.queue if message.epoch == THEIRS] == [3]
-    gaps = [event for event in reported if isinstance(event, Gap) and event.epoch == THEIRS]
-    assert [(gap.first, gap.end) for gap in gaps] == [(0, 3)]
-    assert receive_flow.stats()["held"] == 0
 
 
 def test_what_arrived_is_acknowledged_before_a_nak_says_what_is_missing(

@@ -9,6 +9,9 @@ from twinlink import ConfigurationError, Link, LinkClosed
 from twinlink.mirror import MIRROR_FLOW
 from twinlink.process.guarded_thread import GuardedThread
 
+from ..appkit import convert
+from ..appkit.options import Container
+
 LOOK_S = 0.1
 _WILDCARDS = frozenset("*?[")
 
@@ -16,6 +19,17 @@ _WILDCARDS = frozenset("*?[")
 def is_pattern(text: str) -> bool:
     """Whether it stands for several flows, as in a shell: ``*``, ``?`` and ``[...]``."""
     return not _WILDCARDS.isdisjoint(text)
+
+
+def add_option(parser: Container) -> None:
+    """Declare ``--flows``, of names and patterns."""
+    parser.add_argument(
+        "--flows",
+        type=convert.parts,
+        default=("*",),
+        metavar="FLOW,...",
+        help="only these flows: names, or patterns such as '*', which the shell takes in quotes",
+    )
 
 
 def check(text: str) -> None:

@@ -36,13 +36,7 @@ def add_options(parser: Parser) -> None:
     """Declare the options."""
     linking.add_link_options(parser, listens=True, host="a program")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the recording, such as run.mcap")
-    parser.add_argument(
-        "--flows",
-        type=convert.parts,
-        default=("*",),
-        metavar="FLOW,...",
-        help="only these flows: names, or patterns such as '*', which the shell takes in quotes",
-    )
+    flow_finder.add_option(parser)
     parser.add_argument("--time", type=convert.above_0, metavar="S", help="end after S seconds; by default at Ctrl-C")
     parser.add_argument(
         "--rotate-size",

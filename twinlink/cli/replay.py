@@ -52,13 +52,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--to", dest="end", type=convert.above_0, metavar="S", help="end S seconds from its start")
     parser.add_argument("--loop", type=_loops, default=1, metavar="N", help="play it N times; forever: until Ctrl-C")
-    parser.add_argument(
-        "--flows",
-        type=convert.parts,
-        default=("*",),
-        metavar="FLOW,...",
-        help="only these flows: names, or patterns such as '*', which the shell takes in quotes",
-    )
+    flow_finder.add_option(parser)
     parser.add_argument(
         "--direction",
         choices=("received", "sent", "both"),

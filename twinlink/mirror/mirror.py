@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypedDict
 
 from .. import options
 from ..errors import LinkClosed, TransportError
-from ..events import Event, Refused
+from ..events import Event, InternalError, Refused
 from ..process.guarded_thread import GuardedThread
 from ..process.internal_errors import InternalErrors
 from ..protocol.frames import MAX_PAYLOAD, Frame
@@ -53,7 +53,7 @@ class MirrorStats(TypedDict):
     """What a mirror has counted.
 
     ``observers`` are up; ``frames`` were shown, and ``left_out`` were not, as the queue was full; ``lost`` are messages
-    of the mirror, of many frames each, that some observer was too slow for.
+    of the mirror, of many frames each, that some observer was too slow for, or the transport did not take.
     """
 
     observers: int
@@ -80,7 +80,7 @@ class Mirror:
         self._head = head(node, driver.session.epoch)
         self._capture = Capture(queue_octets)
         self._is_attached = False
-        self._frames = self._left_out = 0
+        self._frames = self._left_out = self._unsent = 0
         self._peers_due_s = 0.0
         self._sender = link.sender(MIRROR_FLOW, reliability="detect", overflow="drop-oldest")
         link.events(handler=self._on_event)
@@ -95,7 +95,7 @@ class Mirror:
             "observers": len(self._link.peers()),
             "frames": self._frames,
             "left_out": self._left_out,
-            "lost": self._sender.stats()["lost"],
+            "lost": self._sender.stats()["lost"] + self._unsent,
         }
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Mirror:
         self.close()
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, Refused):  # an event of the observed link, too: its owner can repair it
+        if isinstance(event, Refused | InternalError):  # events of the observed link, too: its owner can repair them
             self._driver.report(event)
 
     # On the thread of the mirror
@@ -173,7 +173,7 @@ class Mirror:
         try:
             self._sender.send(message)
         except TransportError:
-            self._left_out += 1
+            self._unsent += 1
         time.sleep(PAUSE_S)
 
 
@@ -200,12 +200,20 @@ class _Batch:
             self._parts, self._octets = [self._begin], len(self._begin)
 
 
-def open_for_observers(
-    make: Callable[..., ObserversLink], transport: str, listen: str, node: str, identity: str
-) -> ObserversLink:
-    """Open the link of a mirror, to which, with an identity, only peers with the role ``observer`` are admitted.
+def open_mirror(
+    make: Callable[..., ObserversLink],
+    transport: str,
+    listen: str,
+    node: str,
+    identity: str,
+    driver: SessionDriver,
+    errors: InternalErrors,
+    queue_octets: int,
+) -> Mirror:
+    """Open the link for observers, and its mirror; with an identity, it admits peers with the role ``observer`` alone.
 
-    ``make``: the class of links; the other arguments are those of `twinlink.open`, and so are the errors.
+    ``make`` is the class of links; ``driver`` and ``errors`` are of the observed link.  The other arguments are those
+    of `twinlink.open` and `Mirror`; raises what `twinlink.open` raises.
     """
     limits = {"max_payload": MAX_PAYLOAD, "window": OBSERVERS_OCTETS}
     rest = {"retention": OBSERVERS_OCTETS, "send_timeout": 0.05, "busy_poll": False}
@@ -215,4 +223,9 @@ def open_for_observers(
     options.warn_if_open(prepared, transport)
     if prepared.identity is not None:
         prepared.identity.admit_only("observer")
-    return make(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limits), **rest)
+    link = make(prepared, name=transport, node=node, limits=Limits(max_frame=prepared.max_frame, **limits), **rest)
+    try:
+        return Mirror(node, driver, link, errors, queue_octets)
+    except BaseException:
+        link.close()
+        raise

@@ -384,8 +384,7 @@ class Session(Context):
 
         Returns how many, and what is to be done with them: FULL for none; never TRANSMIT.
         """
-        if not flow.is_awake:
-            self.send_flows.wake(flow)
+        self.send_flows.wake(flow)
         try:
             count = flow.send_many(frames, sizes, mono_ns)
         except BaseException:

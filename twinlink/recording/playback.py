@@ -163,9 +163,9 @@ class Playback:
     ) -> bool:
         """Send it; False: the end was asked for.  The last messages may not be acknowledged when it returns.
 
-        Each flow is sent on the flow of its name, whoever had sent it, in the order of recorded time.  A message leaves
-        at its time from the start, so that what is late does not delay what follows.  Where a peer takes less than
-        that, it waits for the peer (`behind_s`); it drops nothing.
+        Each flow is sent on the flow of its name, all of its senders together, in the order of recorded time.  A
+        message leaves at its time from the start, so that what is late does not delay what follows.  Where a peer takes
+        less than that, it waits for the peer (`behind_s`); it drops nothing.
 
         Args:
             link: an open link; without a peer messages are lost, see `Link.wait_ready`.

@@ -9,9 +9,10 @@ import argparse
 from importlib import import_module
 from pathlib import Path
 
-from twinlink.appkit import convert, outputs
+from twinlink.appkit import outputs
 from twinlink.appkit.console import DONE, NOT_MET, Output, log, writing
 from twinlink.appkit.options import Parser
+from twinlink.cli import flow_finder
 from twinlink.errors import ConfigurationError
 
 from .request import Outcome, Request
@@ -34,13 +35,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--format", choices=sorted(set(FORMATS.values())), help="what is written, where the suffix of --out says it not"
     )
-    parser.add_argument(
-        "--flows",
-        type=convert.parts,
-        default=("*",),
-        metavar="FLOW,...",
-        help="only these flows: names, or patterns such as '*', which the shell takes in quotes",
-    )
+    flow_finder.add_option(parser)
     parser.add_argument(
         "--table",
         choices=("messages", "prbs"),

@@ -27,7 +27,7 @@ PATIENCE_MS = 1000  # for the answer that ends a block
 
 @dataclass(slots=True)
 class Block:
-    """One block; steps are those of the rows of waterfalls, times are Unix time in ns on the clock of who says them."""
+    """One block; steps are those of the rows of waterfalls, times are Unix time in ns on the clock of their node."""
 
     prbs: tuple[int, ...]
     by: str
@@ -53,7 +53,7 @@ class Block:
 
 
 class Blocks:
-    """Blocks by their ids, the newest last.  A signature is not checked: who decides does that, and this only shows."""
+    """Blocks by their ids, the newest last.  A signature is not checked: the exporter does that."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[str, Block] = OrderedDict()

@@ -105,8 +105,8 @@ def _told(address: convert.HttpAddress, token: str) -> str:
     if not token:
         return f"open http://{address} in a browser"
     return (
-        f"open http://{address}/{token}/ in a browser, with this host's name in place of {address.host} elsewhere; who "
-        "has this address sees the link, and plain HTTP is not encrypted"
+        f"open http://{address}/{token}/ in a browser, with this host's name in place of {address.host} elsewhere; "
+        "all that have this address see the link, and plain HTTP is not encrypted"
     )
 
 

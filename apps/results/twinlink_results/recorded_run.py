@@ -1,7 +1,7 @@
 """Makes the folder of a run (docs/results-format.md) from recordings of a link.
 
-Each flow of a node is a cell, and each of its sessions a round.  Whether a flow goes to the Digital Twin follows from
-who sends it: the twin listens.
+Each flow of a node is a cell, and each of its sessions a round.  The side that listens is taken for
+the Digital Twin.
 """
 
 import json
