@@ -13,10 +13,10 @@ from mcap.exceptions import McapError
 from ..protocol.frames import FLOW_NAME, HEADER_OCTETS, MalformedFrame
 from ..protocol.wire import RECEIVED, SENT, flow_of, messages_of
 from . import channels
+from .manifest import FORMAT, is_manifest
 from .mcap_file import PROFILE
 from .message_order import Key
 from .reader import Damaged, Recorded, RecordingError, RecordingFile, messages_in
-from .verify import FORMAT, is_manifest
 
 Record = tuple[Key, int, int, bytes | None]  # of a message its log time, number and payload; None: a `Gap` below that
 

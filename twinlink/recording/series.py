@@ -21,10 +21,10 @@ from ..runtime.tap import Position
 from . import channels
 from .account import MAX_RANGES, Account, event_fields
 from .clock import ClockOffsets
+from .manifest import Heading
 from .mcap_file import CHUNK_OCTETS, ChannelDescription, McapFile
 from .options import RecorderOptions, versions
 
-FORMAT = 1  # of the recording; another one is not read
 CHUNK_S = 1.0
 QUEUE, MIRROR = "queue", "mirror"  # reasons why messages are left out before they come here
 COUNT_S = 0.5  # between two counts for `Recorder.stats`
@@ -336,41 +336,20 @@ class Series:
         """Put into the first chunk where the streams stand."""
         self._file_begun_ns, self._file_begun_s = time.time_ns(), time.monotonic()
         self._begun_streams = streams
-        keys = "direction", "flow", "epoch", "first", "carried"
-        begin = {
-            "type": "begin",
-            "format": FORMAT,
-            "series": self._series,
-            "file": self._number,
-            "node": self._account.nodes[self._account.epoch],
-            "epoch": f"{self._account.epoch:016x}",
-            "configuration": self._configuration,
-            "versions": self._versions,
-            "nodes": {f"{epoch:016x}": node for epoch, node in self._account.nodes.items()},
-            "streams": [{key: one[key] for key in keys} for one in streams],
-        }
+        begin = self._heading().begin(self._account.nodes, streams)
         self._add_json(channels.RECORDER, begin, self._file_begun_ns)
 
     def _finish(self, file: McapFile, following: Path | None) -> bool:
         """Write the manifest and close the file; False: it cannot be written."""
-        manifest = {
-            "format": FORMAT,
-            "series": self._series,
-            "file": self._number,
-            "next_file": following.name if following is not None else None,
-            "ended": "closed" if following is None else "rotated",
-            "node": self._account.nodes[self._account.epoch],
-            "epoch": f"{self._account.epoch:016x}",
-            "begun_ns": self._file_begun_ns,
-            "ended_ns": time.time_ns(),
-            "configuration": self._configuration,
-            "versions": self._versions,
-            "streams": self._account.described(continues=following is not None),
-            "others_left_out": self._others_left_out,
-            "unaccounted": self._account.unaccounted,
-            "chunks": file.chunks,
-            "stats": self._stats(),
-        }
+        manifest = self._heading().manifest(
+            self._account,
+            file.chunks,
+            self._file_begun_ns,
+            time.time_ns(),
+            following.name if following is not None else None,
+            self._others_left_out,
+            stats=self._stats(),
+        )
         try:
             file.finish(to_json(manifest, default=str).encode())
         except OSError as error:
@@ -381,6 +360,11 @@ class Series:
                 file.close()
             return False
         return True
+
+    def _heading(self) -> Heading:
+        epoch = self._account.epoch
+        node = self._account.nodes[epoch]
+        return Heading(self._series, self._number, node, epoch, self._configuration, self._versions)
 
     def _note_failure(self, path: Path, what: str, error: OSError) -> None:
         problem = f"{path}: {what}: {error.strerror}"

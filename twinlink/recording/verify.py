@@ -20,10 +20,9 @@ from ..protocol.rangeset import RangeSet
 from ..protocol.wire import RECEIVED, SENT, messages_of
 from . import channels
 from .account import Account, listed
+from .manifest import FORMAT, checked, is_manifest, without_end
 from .mcap_file import MAGIC, PROFILE, ChannelDescription, McapFile
 from .reader import HEAD, ChunkRecord, Damaged, Recorded, RecordingError, RecordingFile, messages_in
-
-FORMAT = 1
 
 
 @dataclass(slots=True)
@@ -122,7 +121,7 @@ class _Content:
         if fields["type"] == "begin":
             if fields["format"] != FORMAT:
                 raise RecordingError(
-                    f"{self.report.path}: its format is {fields['format']}, which this version reads not"
+                    f"{self.report.path}: its format is {fields['format']}, which this version does not read"
                 )
             self.begin = fields
             self.account = Account(int(fields["epoch"], 16), fields["configuration"]["recorder"]["flows"])
@@ -131,24 +130,13 @@ class _Content:
         elif fields["type"] == "left_out" and self.account is not None:
             stream = self.account.stream(fields["direction"], fields["flow"], int(fields["epoch"], 16))
             if stream is not None:
-                stream.leave_out(fields["reason"], _checked(fields["ranges"]))
+                stream.leave_out(fields["reason"], checked(fields["ranges"]))
 
     def recorded(self, stream: dict[str, Any]) -> RangeSet:
         """What is there of a stream of the manifest."""
         key = stream["direction"], stream["flow"], int(stream["epoch"], 16)
         found = self.account.streams.get(key) if self.account else None
         return found.written if found is not None else RangeSet()
-
-
-def _checked(ranges: Any) -> list[tuple[int, int]]:
-    """Ranges as of this library: ascending, disjoint.  Raises ValueError."""
-    before, checked = -1, []
-    for first, end in ranges:
-        if type(first) is not int or type(end) is not int or not before < first < end < 2**64:
-            raise ValueError("its ranges are none")
-        checked.append((first, end))
-        before = end
-    return checked
 
 
 def _description(channel: Channel) -> ChannelDescription:
@@ -224,34 +212,7 @@ def read(file: RecordingFile, report: Report) -> Iterator[Chunk | dict[str, Any]
         if not (report.chunks or content.has_header):
             raise RecordingError(f"{file.path} is no recording of twinlink, or nothing of it can be read")
     _conclude(manifest, content)
-    yield manifest or {
-        "format": FORMAT,
-        **{key: content.begin.get(key) for key in ("series", "file", "node", "epoch", "configuration", "versions")},
-        "next_file": None,
-        "others_left_out": 0,
-        "unaccounted": 0,
-    }
-
-
-def is_manifest(manifest: dict[str, Any]) -> bool:
-    """Whether a manifest has what is read of it."""
-    try:
-        for chunk in manifest["chunks"]:
-            if not all(type(chunk[key]) is int and chunk[key] >= 0 for key in ("offset", "octets", "messages")):
-                return False
-        for stream in manifest["streams"]:
-            int(stream["epoch"], 16)
-            _checked(stream["recorded"])
-            for name in ("missing", "left_out"):
-                for ranges in stream[name].values():
-                    _checked(ranges)
-            if stream["direction"] not in (SENT, RECEIVED) or not isinstance(stream["flow"], str):
-                return False
-            if not (stream["end"] is None or type(stream["end"]) is int):
-                return False
-        return type(manifest["format"]) is int and type(manifest["others_left_out"]) is int
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
+    yield manifest or without_end(content.begin)
 
 
 def _indexed(file: RecordingFile, manifest: dict[str, Any], manifest_at: int, content: _Content) -> Iterator[Chunk]:
@@ -320,7 +281,7 @@ def _conclude(manifest: dict[str, Any] | None, content: _Content) -> None:
     report.next_file, report.others_left_out = manifest.get("next_file"), manifest["others_left_out"]
     report.streams = [dict(stream) for stream in manifest["streams"]]
     for stream in report.streams:
-        there, written = content.recorded(stream), RangeSet(_checked(stream["recorded"]))
+        there, written = content.recorded(stream), RangeSet(checked(stream["recorded"]))
         lacking = RangeSet(written)
         for first, end in there:
             lacking.take(first, end)
@@ -329,7 +290,7 @@ def _conclude(manifest: dict[str, Any] | None, content: _Content) -> None:
         if there:
             report.problems.append(f"flow {stream['flow']}: the manifest does not name {there}, which are in the file")
         if lacking:
-            damaged = RangeSet([*_checked(stream["missing"].get("damaged", [])), *lacking])
+            damaged = RangeSet([*checked(stream["missing"].get("damaged", [])), *lacking])
             stream["missing"] = stream["missing"] | {"damaged": listed(damaged)}
             for first, end in lacking:
                 written.take(first, end)

@@ -16,9 +16,9 @@ from ..protocol.wire import RECEIVED, messages_of
 from ..runtime.capture import described
 from . import channels
 from .account import Account
+from .manifest import Heading
 from .mcap_file import CHUNK_OCTETS, ChannelDescription, McapFile
 from .options import versions
-from .series import FORMAT
 
 SOURCE = "source"  # why a message is left out: what was imported lacks it
 
@@ -53,19 +53,11 @@ class RecordingWriter:
         self._account.nodes |= nodes
         self._channels: dict[str, ChannelDescription] = {}
         self._begun_ns = time.time_ns()
-        known_versions = versions()
-        self._head: dict[str, Any] = {
-            "format": FORMAT,
-            "series": series,
-            "file": 0,
-            "node": "import",
-            "epoch": series,
-            "configuration": {"node": "import", "recorder": {"flows": ["*"]}},
-            "versions": known_versions,
-        }
+        configuration = {"node": "import", "recorder": {"flows": ["*"]}}
+        self._heading = Heading(series, 0, "import", int(series, 16), configuration, versions())
         self._imported = dict(imported)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        self._file = McapFile(part, f"twinlink {known_versions['twinlink']}, imported", overwrite=True)
+        self._file = McapFile(part, f"twinlink {self._heading.versions['twinlink']}, imported", overwrite=True)
         self._last_ns: int | None = None  # log time
 
     def add(self, flow: str, epoch: int, sequence: int, sent_ns: int, log_ns: int, payload: bytes) -> bool:
@@ -98,8 +90,7 @@ class RecordingWriter:
         """Say in the first chunk what the file is of, at the time of the first message; returns that of the last."""
         if self._last_ns is None:
             self._last_ns = self._begun_ns if log_ns is None else log_ns
-            known = {f"{epoch:016x}": node for epoch, node in self._account.nodes.items()}
-            self._add_json({"type": "begin", **self._head, "nodes": known, "streams": []}, self._last_ns)
+            self._add_json(self._heading.begin(self._account.nodes, ()), self._last_ns)
         self._last_ns = max(self._last_ns, log_ns or 0)
         return self._last_ns
 
@@ -119,18 +110,9 @@ class RecordingWriter:
     def _finish(self) -> None:
         self._begin(self._last_ns)
         self._end_chunk()
-        manifest = self._head | {
-            "next_file": None,
-            "ended": "closed",
-            "begun_ns": self._begun_ns,
-            "ended_ns": time.time_ns(),
-            "imported": self._imported,
-            "streams": self._account.described(),
-            "others_left_out": 0,
-            "unaccounted": self._account.unaccounted,
-            "chunks": self._file.chunks,
-            "stats": {},
-        }
+        manifest = self._heading.manifest(
+            self._account, self._file.chunks, self._begun_ns, time.time_ns(), imported=self._imported, stats={}
+        )
         self._file.finish(to_json(manifest).encode())
 
     def _end_chunk(self) -> None:
