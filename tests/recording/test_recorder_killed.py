@@ -19,12 +19,13 @@ from mcap.stream_reader import StreamReader
 
 import twinlink
 from tests.cli.running import Run, Start
-from tests.recording.recordings import WIRE, numbers, only, rows
+from tests.recording.recordings import WIRE, json_records, numbers, only, rows
 from twinlink.recording import RecordingError, Report, repair, verify
 from twinlink.testing import patience, wait_until
 
 KILLS = int(os.environ.get("TWINLINK_TEST_KILLS", "5"))  # 50 take a minute
 AT_ONCE = 5
+MIB = 1024 * 1024
 LATEST_S = 2.5
 
 
@@ -260,6 +261,21 @@ def test_a_trigger_on_a_full_disk_waits_for_the_next(endpoint: str, small_disk: 
         recorder.trigger("again")
         wait_until(lambda: recorder.triggered == "again")
     assert verify(path).complete
+
+
+def test_a_trigger_is_in_the_file_although_the_disk_refused_its_chunk(endpoint: str, small_disk: Path) -> None:
+    ballast, path = small_disk / "ballast", small_disk / "run.mcap"
+    ballast.write_bytes(bytes(2 * MIB))
+    with (
+        twinlink.open("memory", listen=endpoint, node="twin") as twin,
+        twin.record(path, before_s=3600, min_free_octets=3 * MIB) as recorder,
+    ):
+        recorder.trigger("on a full disk")
+        wait_until(lambda: recorder.problem is not None)
+        ballast.unlink()
+    triggers = [record for record in json_records(path, "_recorder") if record["type"] == "trigger"]
+    assert [record["reason"] for record in triggers] == ["on a full disk"]
+    assert verify(path).sound
 
 
 def test_a_recording_that_is_killed_on_a_full_disk_can_be_made_whole(

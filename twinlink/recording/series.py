@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,7 @@ CHUNK_S = 1.0
 QUEUE, MIRROR = "queue", "mirror"  # reasons why messages are left out before they come here
 COUNT_S = 0.5  # between two counts for `Recorder.stats`
 MAX_CHANNELS = 2 * MAX_STREAMS
+MAX_TRIGGERS = 256  # of the chunks that the disk has refused; beyond it the oldest are left out
 _ACKS = frozenset((int(Kind.ACK),))
 
 logger = logging.getLogger("twinlink")
@@ -81,6 +83,7 @@ class Series:
         self._file: McapFile | None = None
         self._reason = QUEUE
         self._begun_streams: list[dict[str, Any]] = []
+        self._triggers = deque[tuple[dict[str, Any], int]](maxlen=MAX_TRIGGERS)  # of the open chunk, and log times
         self._chunk_due_s = 0.0  # at once: from then on the file says what it is of
         if options.before_s is None:
             self._file = self._new_file(path, options.overwrite)
@@ -191,7 +194,9 @@ class Series:
     def trigger(self, reason: str, time_ns: int, before_s: float | None = None) -> None:
         """Record that something was to be recorded; ``before_s``: how far back what was kept goes."""
         kept = {} if before_s is None else {"before_s": before_s}
-        self._add_json(channels.RECORDER, {"type": "trigger", "reason": reason, "time_ns": time_ns, **kept}, time_ns)
+        fields = {"type": "trigger", "reason": reason, "time_ns": time_ns, **kept}
+        self._triggers.append((fields, time_ns))
+        self._add_json(channels.RECORDER, fields, time_ns)
 
     # Chunks
 
@@ -220,6 +225,7 @@ class Series:
             return
         self._account.commit()
         self._others_in_chunk = 0
+        self._triggers.clear()
 
     def _discard_chunk(self, file: McapFile, error: OSError, now_ns: int) -> None:
         """The open chunk is left out: name what was in it in the next one."""
@@ -231,12 +237,15 @@ class Series:
             for stream in self._account.streams.values()
             if stream.pending
         ]
-        self._others_left_out += self._others_in_chunk
+        left_out = self._others_in_chunk
         self._account.discard("disk")
         file.drop_chunk()
         self._others_in_chunk = 0
         if not file.chunks:
             self._begin_file(self._begun_streams)
+        for fields, time_ns in self._triggers:  # they say why the file is there
+            self._add_json(channels.RECORDER, fields, time_ns)
+        self._others_left_out += left_out - self._others_in_chunk
         for flow in dropped:
             self._add_json(channels.RECORDER, described(flow, "disk"), now_ns)
 
@@ -330,6 +339,7 @@ class Series:
         self._channels.clear()
         self._clock = ClockOffsets()
         self._others_left_out = self._others_in_chunk = 0
+        self._triggers.clear()
         self._begin_file(streams)
 
     def _begin_file(self, streams: list[dict[str, Any]]) -> None:
