@@ -101,14 +101,16 @@ def test_on_a_terminal_the_payloads_of_several_flows_stand_below_each_other() ->
 def test_it_is_said_what_cannot_be_seen() -> None:
     alone, hub = {"node": "twin-1", "unseen": 0}, {"node": "hub", "unseen": 2}
 
-    def told(listening: bool, *peers: dict[str, object], mirror: str | None = None, unseen: int = 0) -> str:
-        return seen_from_here(listening, {"peers": list(peers), "mirror": mirror, "unseen": unseen})
+    def told(listening: bool, *peers: dict[str, object], mirror: str | None = None, **counts: int) -> str:
+        counters = {"unseen": 0, "unreadable": 0} | counts
+        return seen_from_here(listening, {"peers": list(peers), "mirror": mirror, **counters})
 
     assert told(False, alone) == "Seen from here: what twin-1 sends to all."
     assert told(True, alone, {"node": "b", "unseen": 0}).endswith("what twin-1 and b send to this side.")
     assert "hub hears 2 more peers, whose messages go to it alone; its --mirror" in told(False, hub)
     assert told(False, hub, mirror="hub") == "Seen by the mirror of hub: what it sends, and what it receives."
     assert "30 messages did not get here" in told(False, hub, mirror="hub", unseen=30)
+    assert "2 messages of the mirror could not be read" in told(False, hub, mirror="hub", unreadable=2)
 
 
 def test_a_table_that_is_too_long_for_the_terminal_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,11 @@ def seen_from_here(listening: bool, record: dict[str, Any]) -> str:
         return "no peer is here"
     if record["mirror"] is not None:
         text = f"Seen by the mirror of {on_one_line(record['mirror'])}: what it sends, and what it receives."
-        unseen = record["unseen"]
-        return wrapped(text + (f" {unseen:,} messages did not get here, and are not in the table." if unseen else ""))
+        if unseen := record["unseen"]:
+            text += f" {unseen:,} messages did not get here, and are not in the table."
+        if unreadable := record["unreadable"]:
+            text += f" {unreadable:,} messages of the mirror could not be read: is its twinlink of another version?"
+        return wrapped(text)
     names = listed(on_one_line(peer["node"]) for peer in peers)
     text = (
         f"Seen from here: what {names} send{'s' if len(peers) == 1 else ''} to {'this side' if listening else 'all'}."

@@ -141,6 +141,7 @@ class Observer:
             + [{"node": node, "state": "up", "unseen": 0} for node in mirrored],
             "mirror": self.observation.node if self.observation is not None else None,
             "unseen": self.observation.unseen if self.observation is not None else 0,
+            "unreadable": self.observation.malformed if self.observation is not None else 0,
         }
 
     def _mirrored_peers(self) -> list[str]:
