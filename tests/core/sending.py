@@ -92,7 +92,7 @@ class FlowSender:
         if sent is Sent.FULL:
             raise SendTimeout(f"{self.core.flow} is full")
         if sent is Sent.TRANSMIT:
-            self._transmit(self._topic, octets)
+            self._transmit(self._topic, bytes(octets))
         elif sent is Sent.TRANSMIT_BUNDLE:
             self.transmit_bundle()
         elif sent is Sent.TRANSMIT_QUEUE:
@@ -107,7 +107,7 @@ class FlowSender:
         count, sent = self._session.send_many(self.core, frames, sizes, now)
         if sent is Sent.TRANSMIT_BUNDLE:
             while (octets := self._session.next_frame(self.core, self._now(), may_block=False)) is not None:
-                self._transmit(self._topic, octets)
+                self._transmit(self._topic, bytes(octets))
         return count
 
     def fits(self, size: int) -> bool:
@@ -115,12 +115,12 @@ class FlowSender:
 
     def transmit_bundle(self) -> None:
         if (octets := self._session.next_frame(self.core, self._now(), may_block=False)) is not None:
-            self._transmit(self._topic, octets)
+            self._transmit(self._topic, bytes(octets))
 
     def transmit(self) -> None:
         """The queue, as far as it may go."""
         while (octets := self._session.next_frame(self.core, self._now(), may_block=True)) is not None:
-            self._transmit(self._topic, octets)
+            self._transmit(self._topic, bytes(octets))
 
     def stats(self) -> dict[str, Any]:
         return self.core.stats()

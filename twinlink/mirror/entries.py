@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..protocol.frames import Frame, MalformedFrame
+from ..protocol.frames import Frame, MalformedFrame, whole
 from ..protocol.rangeset import RangeSet
 from ..protocol.wire import RECEIVED, SENT
 from ..runtime.capture import FrameItem, LeftOutItem
@@ -47,7 +47,7 @@ def head(node: str, epoch: int) -> bytes:
 def frame_entry(item: FrameItem) -> tuple[bytes, Frame]:
     """A frame: what is to stand before it, and itself."""
     kind = _FRAMES[item.direction]
-    return ENTRY.pack(kind, len(item.topic), 0, len(item.frame), item.now_ns) + item.topic, item.frame
+    return ENTRY.pack(kind, len(item.topic), 0, len(item.frame), item.now_ns) + item.topic, whole(item.frame)
 
 
 def left_out_entries(item: LeftOutItem) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ..events import Gap, Reordered
 from ..message import Message
-from ..protocol.frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, Frame, Hello, Kind, MalformedFrame
+from ..protocol.frames import HEADER, HEADER_OCTETS, HELLO_TOPIC, Frame, Hello, Kind, MalformedFrame, whole
 from ..protocol.rangeset import RangeSet
 from ..protocol.wire import SENT, Wire, flow_of, messages_of
 from ..runtime.capture import MAX_STREAMS, FrameItem, LeftOutItem
@@ -68,7 +68,7 @@ class Observation:
     def _frame(self, item: FrameItem) -> Iterator[Message | Gap | Reordered]:
         direction, topic, frame, now_ns = item
         if topic == HELLO_TOPIC:
-            self._hello(frame)
+            self._hello(whole(frame))
             return
         flow = flow_of(topic) if topic.startswith(b"traffic/") else None
         if flow is None or len(frame) < HEADER_OCTETS:

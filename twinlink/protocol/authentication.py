@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .frames import HEADER_OCTETS, Frame, Hello, Kind, MalformedFrame
+from .frames import HEADER_OCTETS, AnyFrame, Hello, Kind, MalformedFrame, whole
 
 PREFIX_OCTETS = 4
 EPOCH = slice(8, 8 + PREFIX_OCTETS)  # of a frame: the first half of its epoch
@@ -53,7 +53,7 @@ class FrameAuthentication:
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
 
-    def admits(self, peer: AuthenticatedPeer | None, topic: bytes, frame: Frame) -> bool:
+    def admits(self, peer: AuthenticatedPeer | None, topic: bytes, frame: AnyFrame) -> bool:
         """Whether a frame counts.  ``peer``: that of the connection it came over; None: no trusted one."""
         if (
             peer is not None
@@ -66,15 +66,15 @@ class FrameAuthentication:
         return False
 
 
-def _has_name(frame: Frame, name: str) -> bool:
+def _has_name(frame: AnyFrame, name: str) -> bool:
     """Whether a hello says this name; one that cannot be read is left to the session to count."""
     try:
-        return Hello.decode(memoryview(frame)[HEADER_OCTETS:]).node == name
+        return Hello.decode(memoryview(whole(frame))[HEADER_OCTETS:]).node == name
     except MalformedFrame:
         return True
 
 
-def _kind(frame: Frame) -> str:
+def _kind(frame: AnyFrame) -> str:
     try:
         return Kind(frame[KIND]).name.lower()
     except (ValueError, IndexError):

@@ -9,7 +9,18 @@ whole begins with its own header, so that the first fragment says how long it is
 
 from dataclasses import dataclass
 
-from .frames import FRAGMENT_WORD, HEADER, HEADER_OCTETS, MAX_PAYLOAD, RETRANSMIT_OCTETS, Kind, MalformedFrame, check
+from .frames import (
+    FRAGMENT_WORD,
+    HEADER,
+    HEADER_OCTETS,
+    MAX_PAYLOAD,
+    RETRANSMIT_OCTETS,
+    Kind,
+    MalformedFrame,
+    MessageFrame,
+    SplitFrame,
+    check,
+)
 
 PARTIAL_FRAME_OCTETS = 1024  # what Python needs for one, beside what has come of it
 
@@ -26,16 +37,19 @@ class Fragmenter:
         stalled: that was so for too long, and still is.
     """
 
-    def __init__(self, sequence: int, frame: bytes, retransmitted: bool) -> None:
+    def __init__(self, sequence: int, frame: MessageFrame, retransmitted: bool) -> None:
         """What a transport added behind the frame is left out."""
-        _, length, self._epoch, _, self._sent_ns = HEADER.unpack_from(frame)
+        header = frame[:HEADER_OCTETS]
+        _, length, self._epoch, _, self._sent_ns = HEADER.unpack(header)
         self.sequence = sequence
         self.retransmitted = retransmitted
         self.octets = HEADER_OCTETS + length
         self.offset = self.ticks_without_progress = 0
         self.stalled = False
-        self._frame = memoryview(frame)
-        self._first_word = RETRANSMIT_OCTETS if retransmitted else frame[: len(RETRANSMIT_OCTETS)]
+        self._header = RETRANSMIT_OCTETS + header[len(RETRANSMIT_OCTETS) :] if retransmitted else header
+        self._payload = (
+            memoryview(frame.payload) if type(frame) is SplitFrame else memoryview(frame)[HEADER_OCTETS : self.octets]
+        )
         self._received: dict[int, int] = {}  # peer epoch -> octets
 
     def rewind(self, epochs: frozenset[int]) -> None:
@@ -48,10 +62,10 @@ class Fragmenter:
         offset = self.offset
         self.offset = min(offset + octets, self.octets)
         header = HEADER.pack(FRAGMENT_WORD, self.offset - offset, self._epoch, offset, self._sent_ns)
-        word = self._first_word[offset : self.offset]  # the whole begins with it
-        fragment = b"".join((header, word, self._frame[offset + len(word) : self.offset]))
+        payload = self._payload[max(0, offset - HEADER_OCTETS) : max(0, self.offset - HEADER_OCTETS)]
+        fragment = b"".join((header, self._header[offset : self.offset], payload))
         if self.offset == self.octets:
-            self._frame = memoryview(b"")  # the retransmission buffer keeps it as long as a peer may request it
+            self._payload = memoryview(b"")  # the retransmission buffer keeps it as long as a peer may request it
         return fragment
 
     def on_progress(self, epoch: int, sent_ns: int, octets: int) -> bool:

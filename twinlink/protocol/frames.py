@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain, count, repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 MAGIC = b"TL"
 VERSION = 1
@@ -70,6 +70,7 @@ REFUSED = struct.Struct("!QQ")
 MAX_RANGES = 256  # of a nak or an ABANDONED frame
 
 Frame = bytes | memoryview
+SPLIT_OCTETS = 64 * 1024  # of a payload: below, to copy it takes less time than to pass it by itself
 
 FLOW_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _EPOCH = re.compile(r"[0-9a-f]{16}")
@@ -112,6 +113,47 @@ _KINDS, _REASONS, _BUNDLED = frozenset(Kind), frozenset(AbandonReason), frozense
 _unpack_header = HEADER.unpack_from
 
 
+@final
+class SplitFrame:
+    """A data or retransmit frame whose payload, which never changes, is not copied behind its header.
+
+    Its length is that of both; an index or a slice is one of the header.
+    """
+
+    __slots__ = "header", "payload"
+
+    def __init__(self, header: bytes, payload: Frame) -> None:
+        self.header = header
+        self.payload = payload
+
+    def __len__(self) -> int:
+        return len(self.header) + len(self.payload)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.header[at]
+
+    def __bytes__(self) -> bytes:
+        """The whole frame: a copy."""
+        return b"".join((self.header, self.payload))
+
+
+MessageFrame = bytes | SplitFrame  # as a sender keeps it
+AnyFrame = Frame | SplitFrame
+
+
+def received_split(header: bytes, payload: Frame) -> AnyFrame:
+    """What arrived in two pieces, as a frame; whole where it is not a message, for the session to look at."""
+    word, length = HEADER.unpack(header)[:2]
+    if word in _BUNDLED and length == len(payload):
+        return SplitFrame(header, payload)
+    return b"".join((header, payload))
+
+
+def whole(frame: AnyFrame) -> Frame:
+    """The frame in one piece."""
+    return bytes(frame) if type(frame) is SplitFrame else frame
+
+
 class MalformedFrame(Exception):
     """The octets are not a twinlink message; ``args[0]`` is the name under which it is counted."""
 
@@ -126,8 +168,10 @@ def data_headers(sizes: Sequence[int], epoch: int, first: int, sent_ns: int) -> 
     return map(HEADER.pack, repeat(DATA_WORD), sizes, repeat(epoch), count(first), repeat(sent_ns))
 
 
-def mark_retransmitted(frame: bytes) -> bytes:
+def mark_retransmitted(frame: MessageFrame) -> MessageFrame:
     """A data frame marked as a retransmission, without what a transport added behind it."""
+    if type(frame) is SplitFrame:
+        return SplitFrame(RETRANSMIT_OCTETS + frame.header[len(RETRANSMIT_OCTETS) :], frame.payload)
     return RETRANSMIT_OCTETS + frame[len(RETRANSMIT_OCTETS) : HEADER_OCTETS + int.from_bytes(frame[4:8])]
 
 
@@ -146,9 +190,9 @@ def check(octets: bytes | memoryview) -> Kind:
     return Kind(octets[3])
 
 
-def sent_at(octets: bytes) -> int:
-    """The sent_ns of a whole frame."""
-    sent_ns: int = _unpack_header(octets)[4]
+def sent_at(frame: MessageFrame) -> int:
+    """The sent_ns of a frame."""
+    sent_ns: int = _unpack_header(frame.header if type(frame) is SplitFrame else frame)[4]
     return sent_ns
 
 

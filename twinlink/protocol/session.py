@@ -19,10 +19,14 @@ from .frames import (
     HEADER_OCTETS,
     HELLO_TOPIC,
     RETRANSMIT_WORD,
+    AnyFrame,
     Frame,
     Kind,
     MalformedFrame,
+    MessageFrame,
+    SplitFrame,
     check,
+    whole,
 )
 from .limits import LimitCounters, Limits
 from .liveness import HELLO_INTERVAL_NS, SEARCH_INTERVAL_NS, TICK_NS, Peer, PeerState
@@ -121,28 +125,31 @@ class Session(Context):
 
     # Frames
 
-    def receive(self, topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False) -> None:
+    def receive(self, topic: bytes, frame: AnyFrame, mono_ns: int, now_ns: int, in_bulk: bool = False) -> None:
         """Take in a frame that arrived at this time.
 
         ``in_bulk``: others are close behind it, so acks may wait for `flush_acks`.
         """
         self.mono_ns, self.now_ns = mono_ns, now_ns
         try:
-            word, length, epoch, sequence, sent_ns = _unpack_header(frame)
+            word, length, epoch, sequence, sent_ns = _unpack_header(
+                frame.header if type(frame) is SplitFrame else frame
+            )
             if length != len(frame) - HEADER_OCTETS:
-                check(frame)
+                check(whole(frame))
             peer = self._sessions.get(epoch)
             if peer is not None:
                 peer.heard_mono_ns = mono_ns
             if word == DATA_WORD:
                 self._on_message(topic, frame, epoch, sequence, sent_ns, False, in_bulk)
             elif word == ACK_WORD:
-                self._on_ack(topic, frame, epoch, sent_ns)
+                self._on_ack(topic, frame, epoch, sent_ns)  # type: ignore[arg-type]  # no `SplitFrame` has an ack
             elif word == BUNDLE_WORD:
-                self.messages.on_bundle(topic, frame, epoch, in_bulk)
+                self.messages.on_bundle(topic, frame, epoch, in_bulk)  # type: ignore[arg-type]  # nor a bundle
             elif word == RETRANSMIT_WORD:
                 self._on_message(topic, frame, epoch, sequence, sent_ns, True, in_bulk)
             else:
+                frame = whole(frame)
                 self._on_other(check(frame), topic, frame, epoch, sequence, sent_ns)
         except struct.error:
             self.count_malformed("truncated")
@@ -354,7 +361,7 @@ class Session(Context):
         self.hello_due = True  # peers are told of the flow before its first message
         return self.send_flows.open(name, self._window, retention, options, HEADER_OCTETS + added_octets)
 
-    def send(self, flow: SendFlow, frame: bytes, size: int, mono_ns: int) -> Sent:
+    def send(self, flow: SendFlow, frame: MessageFrame, size: int, mono_ns: int) -> Sent:
         """Take in the next message of a flow: its frame, and the octets of its payload."""
         queue = flow.queue
         had_pending = queue.has_pending
@@ -378,7 +385,7 @@ class Session(Context):
         return UNSENT
 
     def send_many(
-        self, flow: SendFlow, frames: Sequence[bytes], sizes: Sequence[int], mono_ns: int
+        self, flow: SendFlow, frames: Sequence[MessageFrame], sizes: Sequence[int], mono_ns: int
     ) -> tuple[int, Sent]:
         """Take in the next messages of a flow, as `send` does with one: as many as there is room for.
 
@@ -405,7 +412,7 @@ class Session(Context):
         """The flows with something to transmit: those of high priority first, the others in turns."""
         return self.send_flows.transmit_order()
 
-    def next_frame(self, flow: SendFlow, now_ns: int, may_block: bool) -> bytes | None:
+    def next_frame(self, flow: SendFlow, now_ns: int, may_block: bool) -> MessageFrame | None:
         """The frame to transmit next; None: nothing waits, or may go now.  As `SendQueue.next_frame`."""
         return self.send_flows.next_frame(flow, now_ns, may_block)
 

@@ -12,8 +12,10 @@ from .frames import (
     MAX_BUNDLED,
     MAX_SEQUENCE,
     RETRANSMIT_WORD,
+    AnyFrame,
     Frame,
     MalformedFrame,
+    whole,
 )
 
 SENT, RECEIVED = "sent", "received"  # directions, as this side sees them
@@ -40,11 +42,12 @@ def flow_of(topic: bytes) -> str | None:
     return flow if kind in ("traffic", "ack") and FLOW_NAME.fullmatch(flow) else None
 
 
-def messages_of(frame: Frame) -> Iterator[Wire]:
+def messages_of(frame: AnyFrame) -> Iterator[Wire]:
     """The messages of a frame of the wire, one or those of a bundle; none of a frame that has no message.
 
     Raises MalformedFrame.
     """
+    frame = whole(frame)
     if len(frame) < HEADER_OCTETS:
         raise MalformedFrame("truncated")
     word, length, epoch, sequence, sent_ns = _unpack_header(frame)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process.text import to_json
-from ..protocol.frames import HELLO_TOPIC, Kind, MalformedFrame
+from ..protocol.frames import HELLO_TOPIC, Kind, MalformedFrame, whole
 from ..protocol.wire import RECEIVED, SENT, flow_of, messages_of
 from ..runtime.capture import MAX_STREAMS, MESSAGE_WORDS, EventItem, FrameItem, Item, LeftOutItem, described, flows_of
 from ..runtime.driver import KIND_AT
@@ -152,7 +152,7 @@ class Series:
             return  # the session counts it
 
     def _take_control(self, item: FrameItem, description: ChannelDescription) -> None:
-        direction, topic, frame, now_ns = item
+        direction, topic, now_ns, frame = item.direction, item.topic, item.now_ns, whole(item.frame)
         if self._account.control(direction, topic, frame):
             if direction == RECEIVED and frame[KIND_AT] in _ACKS:
                 self._clock.add(frame, now_ns)

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from ..events import Event
-from ..protocol.frames import BUNDLE_WORD, DATA_WORD, RETRANSMIT_WORD, Frame, Kind, MalformedFrame
+from ..protocol.frames import BUNDLE_WORD, DATA_WORD, RETRANSMIT_WORD, AnyFrame, Kind, MalformedFrame, MessageFrame
 from ..protocol.rangeset import RangeSet
 from ..protocol.wire import RECEIVED, SENT, flow_of, messages_of
 
@@ -25,7 +25,7 @@ class FrameItem(NamedTuple):
 
     direction: str
     topic: bytes
-    frame: Frame
+    frame: AnyFrame
     now_ns: int
 
 
@@ -63,12 +63,12 @@ class Capture:
         self._left_out: LeftOut = {}
         self._others_left_out = 0
 
-    def on_received(self, topic: bytes, frame: Frame, now_ns: int) -> None:
+    def on_received(self, topic: bytes, frame: AnyFrame, now_ns: int) -> None:
         """See `Tap`."""
         if frame[3:4] != FRAGMENT_KIND:  # the whole frame follows
             self._put(FrameItem(RECEIVED, topic, frame, now_ns), len(frame))
 
-    def on_sent(self, flow: str, frame: bytes) -> None:
+    def on_sent(self, flow: str, frame: MessageFrame) -> None:
         """See `Tap`."""
         self._put(FrameItem(SENT, f"traffic/{flow}".encode(), frame, 0), len(frame))
 

@@ -13,7 +13,7 @@ from ..message import Message
 from ..process import internal_errors
 from ..process.signals import DeferSignals
 from ..protocol.authentication import FrameAuthentication, epoch_prefix
-from ..protocol.frames import Frame, Kind
+from ..protocol.frames import AnyFrame, Kind
 from ..protocol.limits import Limits
 from ..protocol.rangeset import RangeSet
 from ..protocol.session import PeerStream, ProbeResult, ReceiveFlow, SendFlow, Session
@@ -91,7 +91,7 @@ class SessionDriver:
 
     # For the thread that leads
 
-    def receive(self, topic: bytes, frame: Frame, mono_ns: int, in_bulk: bool) -> None:
+    def receive(self, topic: bytes, frame: AnyFrame, mono_ns: int, in_bulk: bool) -> None:
         """Take in a frame; what follows from it is sent, then handlers are called.
 
         ``in_bulk``: others are close behind, and acks wait for `flush_acks`.
@@ -115,14 +115,14 @@ class SessionDriver:
                 self.callbacks.run()
 
     def _receive_authenticated(
-        self, topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False
+        self, topic: bytes, frame: AnyFrame, mono_ns: int, now_ns: int, in_bulk: bool = False
     ) -> None:
         if self._authentication.admits(self._transport.sender, topic, frame):
             self.session.receive(topic, frame, mono_ns, now_ns, in_bulk)
         else:
             self.session.on_refused_frame(mono_ns, now_ns)
 
-    def receive_ahead(self, topic: bytes, frame: Frame, mono_ns: int) -> None:
+    def receive_ahead(self, topic: bytes, frame: AnyFrame, mono_ns: int) -> None:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
         kind = frame[KIND_AT] if len(frame) > KIND_AT else None
         with _NOT_DEFERRED if kind in INTERRUPTIBLE else DeferSignals(), self.lock:

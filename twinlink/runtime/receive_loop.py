@@ -4,9 +4,9 @@ import time
 from os import sched_yield
 
 from ..process import cgroups
+from ..protocol.frames import AnyFrame
 from ..protocol.session import SEARCH_INTERVAL_NS, TICK_NS
 from ..transports import Transport
-from ..transports.base import Frame
 from .busy_poll import MAX_POLL_NS, BusyPoll
 from .driver import SessionDriver
 from .port_probe import PortProbe
@@ -94,7 +94,7 @@ class ReceiveLoop:
         has_read = self._callbacks.stand_in(lambda: self._read_ahead(_monotonic_ns()))
         return has_read or _monotonic_ns() - self._long_handler_ns < LONG_NS
 
-    def _search(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+    def _search(self, timeout_s: float) -> tuple[bytes, AnyFrame] | None:
         """What comes while no peer is up.  A connector probes meanwhile whether the other side comes into reach."""
         receive, port_probe, timeout_s = self._transport.receive, self._port_probe, min(timeout_s, SEARCH_S)
         if port_probe is None or not self._transport.scouts:
@@ -109,7 +109,7 @@ class ReceiveLoop:
                 self._driver.send_hello()
         return received
 
-    def _poll(self, began: int) -> tuple[bytes, Frame] | None:
+    def _poll(self, began: int) -> tuple[bytes, AnyFrame] | None:
         """What comes while this thread polls, and yields the processor in between."""
         receive, until = self._transport.receive, began + MAX_POLL_NS
         while (received := receive(0)) is None and _monotonic_ns() < until:
@@ -135,7 +135,7 @@ class ReceiveLoop:
         driver.flush_acks()
         self._last_frame_ns = now
 
-    def _drain(self, received: tuple[bytes, Frame] | None, now: int) -> int:
+    def _drain(self, received: tuple[bytes, AnyFrame] | None, now: int) -> int:
         """Handle this message and what is behind it, and acknowledge all together; returns when it last read."""
         driver, receive = self._driver, self._transport.receive
         until, flush_at = now + DRAIN_NS, now + ACKS_NS

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import AckTimeout, LinkClosed, PayloadTooLarge, SendTimeout
 from ..message import Ack
-from ..protocol.frames import DATA_WORD, HEADER, MAX_PAYLOAD, data_headers
+from ..protocol.frames import (
+    DATA_WORD,
+    HEADER,
+    MAX_PAYLOAD,
+    SPLIT_OCTETS,
+    MessageFrame,
+    SplitFrame,
+    data_headers,
+)
 from ..protocol.session import (
     FULL,
     OFFER,
@@ -56,6 +64,7 @@ class Sender:
         self._flow = flow
         self._transport = transport
         self._join = transport.join
+        self._split_octets = SPLIT_OCTETS if transport.takes_split else MAX_PAYLOAD + 1
         self._transmitter = Transmitter(flow, transport, link.driver)
 
     def _new_locks(self) -> None:
@@ -137,7 +146,8 @@ class Sender:
                         raise LinkClosed(f"the link to {link.endpoint} {link.closed_because}")
                     now, sent_ns = _monotonic_ns(), _time_ns()  # the round trip begins before the payload is copied
                     sequence = flow.next_sequence
-                    frame = self._join(_pack(DATA_WORD, size, session.epoch, sequence, sent_ns), payload)
+                    header = _pack(DATA_WORD, size, session.epoch, sequence, sent_ns)
+                    frame = self._join(header, payload) if size < self._split_octets else self._split(header, payload)
                     with self._lock:
                         sent = session.send(flow, frame, size, now)
                     if sent is TRANSMIT:
@@ -195,7 +205,8 @@ class Sender:
             if link.closing:
                 raise LinkClosed(f"the link to {link.endpoint} {link.closed_because}")
             now, sent_ns, first = _monotonic_ns(), _time_ns(), flow.next_sequence
-            frames = list(map(self._join, data_headers(sizes, session.epoch, first, sent_ns), payloads))
+            make = self._join if max(sizes) < self._split_octets else self._joined_or_split
+            frames = list(map(make, data_headers(sizes, session.epoch, first, sent_ns), payloads))
             with self._lock:
                 count, sent = session.send_many(flow, frames, sizes, now)
             batch.on_sent(range(first, first + count))
@@ -207,6 +218,13 @@ class Sender:
                 for frame in frames[:count]:
                     self._transport.offer(transmitter.topic, frame)
         return count > 0
+
+    def _split(self, header: bytes, payload: bytes | memoryview) -> SplitFrame:
+        """A frame by reference to the payload; what may change is copied."""
+        return SplitFrame(self._join(header, b""), payload if type(payload) is bytes else bytes(payload))
+
+    def _joined_or_split(self, header: bytes, payload: bytes | memoryview) -> MessageFrame:
+        return self._join(header, payload) if len(payload) < self._split_octets else self._split(header, payload)
 
     def skip(self, count: int) -> None:
         """Leave out the next ``count`` sequence numbers: receivers get a `Gap`, as where so many messages are lost.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..events import Event
-from ..protocol.frames import Frame
+from ..protocol.frames import AnyFrame, MessageFrame
 from ..protocol.session import FULL, SendFlow, Sent, Session
 
 TAPPED = "receive", "send", "send_many", "frames_to_send", "report"  # methods of a session
@@ -13,10 +13,10 @@ TAPPED = "receive", "send", "send_many", "frames_to_send", "report"  # methods o
 class Tap(Protocol):
     """Called with the session's lock held: it waits for nothing, and raises nothing."""
 
-    def on_received(self, topic: bytes, frame: Frame, now_ns: int) -> None:
+    def on_received(self, topic: bytes, frame: AnyFrame, now_ns: int) -> None:
         """A frame has come in, or all fragments of one.  It has passed the authentication, and no other check."""
 
-    def on_sent(self, flow: str, frame: bytes) -> None:
+    def on_sent(self, flow: str, frame: MessageFrame) -> None:
         """A message of this side has its number; some octets of the transport may follow the message."""
 
     def on_control_sent(self, frames: list[tuple[bytes, bytes]], now_ns: int) -> None:
@@ -41,18 +41,18 @@ def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
     frames_to_send, report = session.frames_to_send, session.report
     on_received, on_sent, on_event = tap.on_received, tap.on_sent, tap.on_event
 
-    def receive_tapped(topic: bytes, frame: Frame, mono_ns: int, now_ns: int, in_bulk: bool = False) -> None:
+    def receive_tapped(topic: bytes, frame: AnyFrame, mono_ns: int, now_ns: int, in_bulk: bool = False) -> None:
         on_received(topic, frame, now_ns)  # first: after Ctrl-C here the peer sends it again, and it is seen twice
         receive(topic, frame, mono_ns, now_ns, in_bulk)
 
-    def send_tapped(flow: SendFlow, frame: bytes, size: int, mono_ns: int) -> Sent:
+    def send_tapped(flow: SendFlow, frame: MessageFrame, size: int, mono_ns: int) -> Sent:
         sent = send(flow, frame, size, mono_ns)
         if sent is not FULL:
             on_sent(flow.flow, frame)
         return sent
 
     def send_many_tapped(
-        flow: SendFlow, frames: Sequence[bytes], sizes: Sequence[int], mono_ns: int
+        flow: SendFlow, frames: Sequence[MessageFrame], sizes: Sequence[int], mono_ns: int
     ) -> tuple[int, Sent]:
         count, sent = send_many(flow, frames, sizes, mono_ns)
         for frame in frames[:count]:

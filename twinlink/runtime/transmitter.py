@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..protocol.frames import Kind
+from ..protocol.frames import Kind, MessageFrame
 from ..protocol.session import SendFlow
 from ..transports import Transport
 from .driver import KIND_AT, SessionDriver
@@ -77,7 +77,7 @@ class Transmitter:
             except RuntimeError:
                 pass
 
-    def _hand_over(self, frame: bytes) -> None:
+    def _hand_over(self, frame: MessageFrame) -> None:
         # Under backpressure the others get it, and a peer that fell silent requests it, should it return.
         transmit = self._transport.offer if self._flow.is_backpressured else self._transport.send
         transmit(self.topic, frame)

@@ -27,6 +27,7 @@ from twinlink.protocol.frames import (
     frame,
     parse,
     parse_bundle,
+    whole,
 )
 from twinlink.transports import Endpoint, Transport, transport_class, transport_name
 from twinlink.transports.base import Frame, make_options
@@ -198,13 +199,15 @@ class ForeignPeer:
         return self._kept.popleft()
 
     def _read(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        received = self.transport.receive(timeout_s)
-        if received is not None and received[0] == HELLO_TOPIC:
-            kind, epoch, number, _ = parse(received[1])
+        if (received := self.transport.receive(timeout_s)) is None:
+            return None
+        topic, octets = received[0], whole(received[1])
+        if topic == HELLO_TOPIC:
+            kind, epoch, number, _ = parse(octets)
             if kind is Kind.HELLO:
                 self.numbers[epoch] = number
-                self.echoes[epoch] = Hello.decode(received[1][HEADER_OCTETS:]).heard.get(self.epoch, 0)
-        return received
+                self.echoes[epoch] = Hello.decode(octets[HEADER_OCTETS:]).heard.get(self.epoch, 0)
+        return topic, octets
 
     def data(self, flow: str, sequence: int, payload: bytes = b"") -> None:
         """A data message with any number."""

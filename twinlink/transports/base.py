@@ -17,6 +17,7 @@ from ..process import address
 from ..process.internal_errors import InternalErrors
 from ..process.ip_address import is_unspecified
 from ..protocol.authentication import AuthenticatedPeer
+from ..protocol.frames import AnyFrame
 from ..spelling import near
 from .refusals import Refusals
 
@@ -89,6 +90,8 @@ class Transport(ABC):
     direct_octets: ClassVar[int] = 2 * 1024 * 1024  # octets in flight before the link queues; shared by the flows
     gives_up_ns: int = 0  # `send` may block for so long after a peer fell silent: use `offer` until then
     whole_octets: ClassVar[int] = 2 * 1024 * 1024  # the longest frame that it carries well on its own
+    # Whether `send` and `offer` take frames with a long payload as `SplitFrame`, to transmit it without a copy.
+    takes_split: ClassVar[bool] = False
     via: Endpoint | None = None  # where a connector reaches a proxy, in place of the listener
     scouts: bool = False  # whether the link probes the listener's port, see `reached`; may change while it is open
     epoch: int | None = None  # of the link that opens it, set before
@@ -134,13 +137,18 @@ class Transport(ABC):
         """Listen or connect, without waiting for a peer.  Raises TransportError."""
 
     @abstractmethod
-    def send(self, topic: bytes, frame: bytes) -> None:
-        """Send a frame to all connected peers; in order, and without loss while they are connected."""
+    def send(self, topic: bytes, frame: Any) -> None:
+        """Send a frame to all connected peers; in order, and without loss while they are connected.
+
+        It is bytes.  Where the transport ``takes_split``, that of a payload of `SPLIT_OCTETS` or more is a
+        `SplitFrame`: its header is as `join` makes it of an empty payload, and both parts may be kept, as they never
+        change.
+        """
 
     def prefer(self, topic: bytes) -> None:  # noqa: B027  (most transports have one queue for everything)
         """Give frames on ``topic`` priority over other data from now on, if the transport can."""
 
-    def offer(self, topic: bytes, frame: bytes) -> None:
+    def offer(self, topic: bytes, frame: Any) -> None:
         """Send a frame without blocking: drop it for a peer that has no room for it.
 
         For frames without a known receiver, and while a silent peer may block the others.
@@ -168,8 +176,10 @@ class Transport(ABC):
     join: Callable[[bytes, Any], bytes] = staticmethod(operator.add)
 
     @abstractmethod
-    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+    def receive(self, timeout_s: float) -> tuple[bytes, AnyFrame] | None:
         """The next topic and frame; None after ``timeout_s`` seconds (0: without blocking) or a little earlier.
+
+        A message whose payload came apart from its header is as `received_split` says.
 
         A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
         """

@@ -9,7 +9,8 @@ import threading
 import weakref
 
 from ..errors import TransportError
-from .base import Endpoint, Frame, Transport
+from ..protocol.frames import AnyFrame, MessageFrame
+from .base import Endpoint, Transport
 
 
 class _Room:
@@ -27,9 +28,11 @@ _rooms_lock = threading.Lock()
 class MemoryTransport(Transport):
     """In-process queues."""
 
+    takes_split = True
+
     def open(self) -> None:
         self._closed = False
-        self._inbox: queue.SimpleQueue[tuple[bytes, Frame]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[bytes, AnyFrame]] = queue.SimpleQueue()
         with _rooms_lock:
             room = _rooms.setdefault(self.endpoint, _Room())
             if not self.listening:
@@ -40,7 +43,7 @@ class MemoryTransport(Transport):
                 raise TransportError(f"{self.endpoint} is in use by another link of this process")
             self._room = room
 
-    def send(self, topic: bytes, frame: bytes) -> None:
+    def send(self, topic: bytes, frame: MessageFrame) -> None:
         with _rooms_lock:
             if self._closed:
                 return
@@ -51,7 +54,7 @@ class MemoryTransport(Transport):
         for other in others:
             other._inbox.put((topic, frame))
 
-    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+    def receive(self, timeout_s: float) -> tuple[bytes, AnyFrame] | None:
         try:
             return self._inbox.get(timeout_s > 0, timeout_s)
         except queue.Empty:

@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from twinlink import Message
 from twinlink.events import Event
-from twinlink.protocol.frames import BUNDLE_WORD, DATA_WORD, HEADER_OCTETS, RETRANSMIT_WORD, Frame, MalformedFrame
+from twinlink.protocol.frames import (
+    BUNDLE_WORD,
+    DATA_WORD,
+    HEADER_OCTETS,
+    RETRANSMIT_WORD,
+    AnyFrame,
+    MalformedFrame,
+    MessageFrame,
+)
 from twinlink.protocol.wire import RECEIVED, SENT, flow_of, messages_of
 
 KEPT = 16  # frames of a topic, between two looks
@@ -43,7 +51,7 @@ class Topic:
     __slots__ = "frames", "left_out", "passed"
 
     def __init__(self) -> None:
-        self.frames: deque[Frame | Message] = deque(maxlen=KEPT)
+        self.frames: deque[AnyFrame | Message] = deque(maxlen=KEPT)
         self.passed = self.left_out = 0
 
     def take(self) -> tuple[list[Seen], int]:
@@ -78,7 +86,7 @@ class Newest:
         self._flows: dict[bytes, str] = {}  # by topic of the wire
         self._octets = 0  # since the last look
 
-    def on_received(self, topic: bytes, frame: Frame, now_ns: int) -> None:
+    def on_received(self, topic: bytes, frame: AnyFrame, now_ns: int) -> None:
         """See `Tap`."""
         if not (self.active or topic in _ALWAYS_TOPICS) or bytes(frame[:4]) not in _MESSAGES:
             return
@@ -89,7 +97,7 @@ class Newest:
             self._flows[topic] = flow
         self._put(RECEIVED, flow, frame, len(frame))
 
-    def on_sent(self, flow: str, frame: bytes) -> None:
+    def on_sent(self, flow: str, frame: MessageFrame) -> None:
         """See `Tap`."""
         if self.active or flow in ALWAYS:
             self._put(SENT, flow, frame, len(frame))
@@ -110,7 +118,7 @@ class Newest:
         """What was kept has been taken."""
         self._octets = 0
 
-    def _put(self, direction: str, flow: str, one: Frame | Message, size: int) -> None:
+    def _put(self, direction: str, flow: str, one: AnyFrame | Message, size: int) -> None:
         topic = self.topics.get((direction, flow))
         if topic is None:
             if len(self.topics) >= MAX_TOPICS:

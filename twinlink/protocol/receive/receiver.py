@@ -10,10 +10,12 @@ from ..frames import (
     MAX_PAYLOAD,
     MAX_SEQUENCE,
     RETRANSMIT_WORD,
+    AnyFrame,
     Frame,
     Hello,
     Kind,
     MalformedFrame,
+    SplitFrame,
     nak_body,
     parse_abandoned,
     parse_bundle,
@@ -79,7 +81,7 @@ class MessageReceiver:
     # The path of a message
 
     def on_message(
-        self, topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int, retransmitted: bool, in_bulk: bool
+        self, topic: bytes, frame: AnyFrame, epoch: int, sequence: int, sent_ns: int, retransmitted: bool, in_bulk: bool
     ) -> None:
         """Take in a data or retransmit frame."""
         self.awaits_tick = True
@@ -92,7 +94,7 @@ class MessageReceiver:
             if retransmitted:
                 return  # it is for another peer
             stream = self._flow_table.add_stream(receive_flow, epoch, sequence)
-        payload = memoryview(frame)[HEADER_OCTETS:]
+        payload = memoryview(frame.payload) if type(frame) is SplitFrame else memoryview(frame)[HEADER_OCTETS:]
         stream.received_octets += (size := len(payload))
         fields = (payload, receive_flow.flow, sequence, epoch, stream.node, sent_ns, self._context.now_ns)
         message = _new(Message, fields)

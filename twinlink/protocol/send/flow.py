@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from ...message import Ack
 from ..frames import (
@@ -11,6 +11,7 @@ from ..frames import (
     REJECTED,
     AbandonReason,
     Kind,
+    MessageFrame,
     Record,
     abandoned_body,
     mark_retransmitted,
@@ -90,7 +91,7 @@ class SendFlow(SendRecord):
 
     fits = overflow.fits
 
-    def send(self, frame: bytes, size: int, now_mono_ns: int) -> bool | None:
+    def send(self, frame: MessageFrame, size: int, now_mono_ns: int) -> bool | None:
         """Take in the next message, whose payload has ``size`` octets.
 
         Returns True: transmit it now; False: it waits in the queue, or had to be dropped; None: there is no room.
@@ -120,7 +121,7 @@ class SendFlow(SendRecord):
             return False
         return queue.enqueue(size, now_mono_ns)
 
-    def send_many(self, frames: Sequence[bytes], sizes: Sequence[int], now_mono_ns: int) -> int:
+    def send_many(self, frames: Sequence[MessageFrame], sizes: Sequence[int], now_mono_ns: int) -> int:
         """Take in the next messages, whose payloads have these sizes; returns for how many of them there was room.
 
         They wait in the queue, which makes up bundles of them.
@@ -151,7 +152,7 @@ class SendFlow(SendRecord):
         else:
             queue.next_to_send = end
 
-    def _send_to_some(self, sequence: int, frame: bytes, size: int, now_mono_ns: int) -> bool:
+    def _send_to_some(self, sequence: int, frame: MessageFrame, size: int, now_mono_ns: int) -> bool:
         """Take in a message that not all peers take: for the others it is lost."""
         refusing, queue = self.receivers.refusing(size), self.queue
         takers = self.receivers.all - refusing
@@ -179,7 +180,7 @@ class SendFlow(SendRecord):
         self._next_in_bulk = queue.next_sequence
         return True
 
-    def next_frame(self, now_ns: int, may_block: bool) -> bytes | None:
+    def next_frame(self, now_ns: int, may_block: bool) -> MessageFrame | None:
         """The frame to transmit next; None: nothing waits, or may go now.  As `SendQueue.next_frame`."""
         try:
             content = self.queue.next_frame(may_block)
@@ -188,19 +189,19 @@ class SendFlow(SendRecord):
             raise
         return None if content is None else self._encode(*content, now_ns)
 
-    def final_frames(self, now_ns: int) -> list[bytes]:
+    def final_frames(self, now_ns: int) -> list[MessageFrame]:
         """What is to be transmitted where the link ends: what the peers will not get."""
         return [self._encode(Kind.ABANDONED, announcement, now_ns) for announcement in self.final_abandoned()]
 
-    def _encode(self, kind: Kind, what: Any, now_ns: int) -> bytes:
+    def _encode(self, kind: Kind, what: Any, now_ns: int) -> MessageFrame:
         if kind is Kind.FRAGMENT:
             fragment: bytes = what
             return fragment
         if kind is Kind.ABANDONED:
             return make_frame(kind, self._epoch, self.queue.next_to_send, now_ns, abandoned_body(*what))
-        frames: list[bytes] = [mark_retransmitted(frame) for frame in what] if kind is Kind.RETRANSMIT else what
+        frames: list[Any] = [mark_retransmitted(frame) for frame in what] if kind is Kind.RETRANSMIT else what
         if len(frames) == 1:
-            return frames[0]
+            return cast(MessageFrame, frames[0])  # of several none is a `SplitFrame`, which is longer than a bundle
         added = self.added_octets
         body = b"".join([frame[:-added] for frame in frames] if added and kind is Kind.DATA else frames)
         return make_frame(Kind.BUNDLE, self._epoch, 0, now_ns, body)

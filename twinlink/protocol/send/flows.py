@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from ... import events as ev
 from ..context import Context
+from ..frames import MessageFrame
 from ..liveness import PeerTransition
 from ..path import Path
 from ..peers import PeerManager
@@ -199,7 +200,7 @@ class SendFlows:
         pending = [flow for flow in (*flows[first:], *flows[:first]) if flow.queue.has_pending]
         return sorted(pending, key=lambda flow: flow.options.priority != "high")
 
-    def next_frame(self, flow: SendFlow, now_ns: int, may_block: bool) -> bytes | None:
+    def next_frame(self, flow: SendFlow, now_ns: int, may_block: bool) -> MessageFrame | None:
         """As `SendFlow.next_frame`.  A flow that takes the last of the room is the last to transmit the next time."""
         budget = flow.in_flight.budget
         had_room = budget.room > 0

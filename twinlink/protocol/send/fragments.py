@@ -1,7 +1,7 @@
 """The message of a flow that leaves in fragments, one at a time.  No I/O, no clock."""
 
 from ..fragmentation import Fragmenter
-from ..frames import HEADER_OCTETS, MAX_HELLO
+from ..frames import HEADER_OCTETS, MAX_HELLO, MessageFrame
 from .in_flight import FRAMING_OCTETS, InFlight
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer
@@ -24,7 +24,7 @@ class FragmentTransmission:
         most = min(self._in_flight.budget.unfragmented, self._receivers.least_payload + FRAMING_OCTETS)
         return octets > most and self._receivers.all_take_fragments
 
-    def start(self, sequence: int, frame: bytes, retransmit: bool = False) -> None:
+    def start(self, sequence: int, frame: MessageFrame, retransmit: bool = False) -> None:
         """Begin with a message."""
         self._fragmenter = Fragmenter(sequence, frame, retransmit)
         self._in_flight.add(sequence, FRAMING_OCTETS)

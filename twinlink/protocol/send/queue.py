@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from ..frames import MAX_RANGES, AbandonReason, Kind
+from ..frames import MAX_RANGES, AbandonReason, Kind, MessageFrame
 from ..rangeset import RangeSet
 from .flow_control import FlowControlWindow
 from .fragments import FragmentTransmission
@@ -239,8 +239,8 @@ class SendQueue:
             del self._abandoned[reason]
         return reason, ranges
 
-    def _take_retransmissions(self, room: int, alone: bool) -> list[bytes]:
-        taken: list[bytes] = []
+    def _take_retransmissions(self, room: int, alone: bool) -> list[MessageFrame]:
+        taken: list[MessageFrame] = []
         messages: dict[int, int] = {}  # of them, those that are not in flight yet
         most = self._bundle_octets
         while self._to_retransmit:
@@ -275,8 +275,8 @@ class SendQueue:
         self._in_flight.add_all(messages, sum(messages.values()))
         return taken
 
-    def _take_new(self, room: int, alone: bool) -> list[bytes]:
-        taken: list[bytes] = []
+    def _take_new(self, room: int, alone: bool) -> list[MessageFrame]:
+        taken: list[MessageFrame] = []
         messages: dict[int, int] = {}
         sequence = self.find_unsent()
         if sequence is None:

@@ -4,9 +4,12 @@ from bisect import bisect
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
 
+from ..frames import MessageFrame
+
 ENTRY_OVERHEAD_OCTETS = 384  # what Python needs to keep a message, beside its payload
 
-UnackedMessage = tuple[int, frozenset[int], bytes]  # monotonic ns sent, epochs of the peers that owe an ack, frame
+# Monotonic ns sent, epochs of the peers that owe an ack, frame.
+UnackedMessage = tuple[int, frozenset[int], MessageFrame]
 
 
 class RetransmitBuffer:
@@ -44,7 +47,12 @@ class RetransmitBuffer:
         self.room -= size + ENTRY_OVERHEAD_OCTETS
 
     def add_all(
-        self, first: int, frames: Sequence[bytes], sizes: Sequence[int], sent_mono_ns: int, unacked_by: frozenset[int]
+        self,
+        first: int,
+        frames: Sequence[MessageFrame],
+        sizes: Sequence[int],
+        sent_mono_ns: int,
+        unacked_by: frozenset[int],
     ) -> int:
         """Keep messages in a row with payloads of these sizes, as many as there is room for; returns how many."""
         count, room = len(frames), self.room + ENTRY_OVERHEAD_OCTETS
@@ -66,7 +74,7 @@ class RetransmitBuffer:
         """Take it out of `entries`."""
         self.on_removed(1, len(self.entries.pop(sequence)[2]))
 
-    def unacked_only_by(self, sequences: range, epoch: int) -> tuple[Sequence[int], Sequence[bytes]] | None:
+    def unacked_only_by(self, sequences: range, epoch: int) -> tuple[Sequence[int], Sequence[MessageFrame]] | None:
         """If peer ``epoch`` alone owes an ack for each of these: when they were sent, and their frames.  Else None."""
         entries = self.entries
         try:
