@@ -19,8 +19,9 @@ from twinlink.protocol.frames import HELLO_TOPIC, Kind, check, frame
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, in_thread, malformed
 from twinlink.transports import Endpoint
+from twinlink.transports.stream_connection import MALFORMED
 from twinlink.transports.websocket import WebsocketTransport
-from twinlink.transports.websocket_connection import MALFORMED, decode, encode
+from twinlink.transports.websocket_connection import decode, encode
 from twinlink.transports.websocket_options import WebsocketOptions
 
 MIB = 1024 * 1024
@@ -139,17 +140,18 @@ def test_a_program_with_a_websocket_library_sends(endpoint: str) -> None:
 @pytest.mark.parametrize("name", ["websocket-data", "websocket-hello"])
 def test_the_vectors_are_what_is_sent(name: str) -> None:
     message = (VECTORS / f"{name}.bin").read_bytes()
-    topic, content = decode(message)
+    topic, content = decode(message, 0, len(message))
     assert check(content) in {Kind.DATA, Kind.HELLO}
-    assert encode(topic, bytes(content), mask=False) == Frame(Opcode.BINARY, message).serialize(mask=False)
+    assert b"".join(encode(topic, bytes(content), mask=False)) == Frame(Opcode.BINARY, message).serialize(mask=False)
     assert (topic == HELLO_TOPIC) == name.endswith("hello")
 
 
 def test_a_long_message_is_not_copied_and_cannot_be_changed() -> None:
-    _, content = decode(bytearray(b"\x0ctraffic/flow" + bytes(MIB)))
+    message = bytearray(b"\x0ctraffic/flow" + bytes(MIB))
+    _, content = decode(message, 0, len(message))
     assert isinstance(content, memoryview)
     assert content.readonly
-    assert decode(b"\0" + bytes(40)) == MALFORMED
+    assert decode(bytes(41), 0, 41) == MALFORMED
 
 
 # Strangers

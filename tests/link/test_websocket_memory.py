@@ -14,8 +14,9 @@ from tests.link.test_websocket import MIB, ended, pair, upgraded
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import in_thread
 from twinlink.transports import Endpoint
+from twinlink.transports.stream_connection import AT_ONCE
 from twinlink.transports.websocket import WebsocketTransport
-from twinlink.transports.websocket_connection import READ_OCTETS, READS, encode
+from twinlink.transports.websocket_connection import encode
 from twinlink.transports.websocket_options import WebsocketOptions
 
 LIMIT = 8 * MIB
@@ -61,7 +62,11 @@ def test_ended_connections_leave_nothing_behind(endpoint: str, part: bytes) -> N
 
 def test_messages_that_the_link_does_not_read_are_limited_and_none_is_lost(endpoint: str) -> None:
     count, octets = 40, MIB // 2  # less than is read from one connection at a time
-    message, connected, done = encode(b"traffic/flow", bytes(octets), mask=True), threading.Event(), threading.Event()
+    message, connected, done = (
+        b"".join(encode(b"traffic/flow", bytes(octets), mask=True)),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def send() -> None:
         with upgraded(endpoint) as stranger:
@@ -84,6 +89,6 @@ def test_messages_that_the_link_does_not_read_are_limited_and_none_is_lost(endpo
         for one in sending:
             one.result()
         assert (got, transport.limits_exceeded["unread_octets"]) == (count, 0)
-        assert octets < held <= LIMIT + READ_OCTETS * READS
+        assert octets < held <= LIMIT + AT_ONCE
     finally:
         transport.close()

@@ -29,8 +29,9 @@ from ..process.resolver import listen_addresses
 from ..protocol.frames import HELLO_TOPIC
 from . import websocket_pages, websocket_proxy
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
+from .receive_buffers import ReceiveBuffers
 from .websocket_advice import NEEDS_TLS
-from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, Message, WebsocketConnection, encode, quiet
+from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, encode, quiet
 from .websocket_dialer import Dialer
 from .websocket_guard import WebsocketGuard
 from .websocket_options import WebsocketOptions, tls_context
@@ -89,6 +90,7 @@ class WebsocketTransport(Transport):
         if self.identity is not None:
             self._identity = self._authenticated(self.identity)
         self._unread: deque[WebsocketConnection] = deque()  # with messages for `receive`, in turn
+        self._buffers = ReceiveBuffers()
         self._serving = threading.Lock()  # of the thread that reads
         self._table_lock = threading.Lock()
         self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
@@ -113,6 +115,7 @@ class WebsocketTransport(Transport):
                     self._trusts,
                     self.epoch,
                     self.max_frame,
+                    self._buffers,
                     self._on_connected,
                     self.internal_errors,
                 )
@@ -145,15 +148,11 @@ class WebsocketTransport(Transport):
 
     # Connections
 
-    def _on_connected(self, connection: WebsocketConnection, messages: list[Message]) -> None:
+    def _on_connected(self, connection: WebsocketConnection) -> None:
         """The dialer has connected; called on its thread."""
-        self._put(connection, messages)
-        self._add(connection)
-
-    def _put(self, connection: WebsocketConnection, messages: list[Message]) -> None:
-        connection.inbox.extend(messages)
-        if connection.inbox and connection not in self._unread:
+        if connection.inbox:
             self._unread.append(connection)
+        self._add(connection)
 
     def _add(self, connection: WebsocketConnection) -> None:
         def on_blocked(blocked: bool) -> None:
@@ -238,7 +237,7 @@ class WebsocketTransport(Transport):
                 )
                 if context is not None:
                     opened = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
-                connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, now)
+                connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, self._buffers, now)
                 connection.pages, connection.token = self._pages, self.options.token
                 connection.refuses = partial(self._refuses, connection)
                 self._add(connection)
@@ -305,9 +304,9 @@ class WebsocketTransport(Transport):
 
     def _transmit(self, topic: bytes, frame: bytes, connections: Sequence[WebsocketConnection]) -> None:
         if connections and not self._closed:
-            octets = encode(topic, frame, mask=not self.listening)
+            parts = encode(topic, frame, mask=not self.listening)
             for one in connections:
-                one.transmit(octets)
+                one.transmit(parts)
 
     def _serve_unread(self) -> None:
         """Complete handshakes, if no thread is in `receive`: perhaps none has been yet."""
@@ -329,7 +328,7 @@ class WebsocketTransport(Transport):
             if not unread:
                 return None
         connection = unread[0]
-        topic, frame, _ = connection.inbox.popleft()
+        topic, frame = connection.inbox.popleft()
         if connection.inbox:
             unread.rotate(-1)
         else:
@@ -369,7 +368,10 @@ class WebsocketTransport(Transport):
 
     def _read(self, connection: WebsocketConnection, now: float) -> None:
         was_open, unread_octets = connection.is_open, connection.partial_octets + connection.inbox_octets
-        self._put(connection, connection.read(now))
+        was_unread = bool(connection.inbox)
+        connection.read(now)
+        if connection.inbox and not was_unread:
+            self._unread.append(connection)
         self._guard.unread_octets += connection.partial_octets + connection.inbox_octets - unread_octets
         if connection.is_open and not was_open:
             self._on_open(connection, now)

@@ -4,7 +4,8 @@ import ssl
 
 from websockets.exceptions import InvalidMessage, InvalidStatus
 
-from .websocket_connection import FOREIGN_TLS, WebsocketConnection
+from .stream_connection import FOREIGN_TLS
+from .websocket_connection import WebsocketConnection
 
 BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIMEOUT = 502, 503, 504
 NEEDS_LOGIN = 401, 403, 407

@@ -19,9 +19,10 @@ from ..process.readiness import is_readable
 from ..process.resolver import RepeatedLookup
 from . import websocket_proxy
 from .base import Endpoint
+from .receive_buffers import ReceiveBuffers
 from .tls_probe import Outcome, probe
 from .websocket_advice import NO_ANSWER_IN_TLS, NO_TLS, refusal, silence, tls_failure
-from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, Message, WebsocketConnection, quiet
+from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, quiet
 from .websocket_options import WebsocketOptions
 
 RESOLVE_S = 0.2
@@ -31,7 +32,7 @@ TLS_SPOKEN = {Outcome.MET, Outcome.REFUSED_HERE, Outcome.REFUSED_THERE}
 ASKED_AT = 3  # attempts in a row that the listener ended without a word, whether it speaks TLS is asked
 FRESH_S = 0.3  # times the patience: a connection on which something came since then is alive
 
-Connected = Callable[[WebsocketConnection, list[Message]], None]
+Connected = Callable[[WebsocketConnection], None]
 
 
 class Dialer:
@@ -42,7 +43,7 @@ class Dialer:
         accepts: whether the listener is trusted, with the certificate of this connection.
         epoch: of the link, which the listener learns from the request; None: it learns none.
         max_frame: octets of the longest frame that is accepted.
-        on_connected: called on its thread with each connection, and the messages that came with its handshake.
+        on_connected: called on its thread with each connection; messages that came with its handshake are in its inbox.
         errors: takes what its thread raises.
 
     Attributes:
@@ -60,6 +61,7 @@ class Dialer:
         accepts: Callable[[WebsocketConnection], bool],
         epoch: int | None,
         max_frame: int,
+        buffers: ReceiveBuffers,
         on_connected: Connected,
         errors: InternalErrors,
     ) -> None:
@@ -72,6 +74,7 @@ class Dialer:
         self._context, self._secure = context, context() is not None
         self._max_size = max_frame + ADDED_OCTETS
         self._accepts = accepts
+        self._buffers = buffers
         self._on_connected = on_connected
         self._host = endpoint.host.strip("[]")
         query = "" if epoch is None else f"?epoch={epoch:016x}"
@@ -226,20 +229,19 @@ class Dialer:
         deadline = time.monotonic() + HANDSHAKE_S * self._patience
         protocol = ClientProtocol(self._uri, subprotocols=[SUBPROTOCOL], max_size=self._max_size, logger=quiet)
         protocol.send_request(protocol.connect())
-        connection = WebsocketConnection(opened, protocol, self._options.unsent_octets, time.monotonic())
+        connection = WebsocketConnection(opened, protocol, self._options.unsent_octets, self._buffers, time.monotonic())
         if not self._accepts(connection):
             self._note(ssl.SSLCertVerificationError("not trusted"))
             raise ConnectionError("the listener is not trusted")
         for octets in protocol.data_to_send():
-            connection.transmit(octets)
-        messages: list[Message] = []
+            connection.transmit((octets,))
         while not (connection.is_open or connection.ended or connection.refused):
             try:
                 self._await(opened, select.POLLIN, deadline)
             except (TimeoutError, _Interrupted):
                 self.failure = silence(connection)
                 raise
-            messages = connection.read(time.monotonic())
+            connection.read(time.monotonic())
         if not connection.is_open:
             self.failure = refusal(connection)
             self._note(connection.tls_error or connection.protocol.handshake_exc)
@@ -249,7 +251,7 @@ class Dialer:
             raise ConnectionError(self.failure)
         self.failure, self.error, self.errors = None, None, 0
         self._connected, self.needs_tls = True, False
-        self._on_connected(connection, messages)
+        self._on_connected(connection)
 
     def _note(self, error: Exception | None) -> None:
         self.error = error

@@ -15,7 +15,8 @@ from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
 from . import identity_advice
 from .refusals import Refusal
-from .websocket_connection import FORBIDDEN, FOREIGN_TLS, WebsocketConnection
+from .stream_connection import FOREIGN_TLS
+from .websocket_connection import FORBIDDEN, WebsocketConnection
 
 SURE = 3  # attempts in a row that ended alike: one alone may have met the end of a listener
 EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
