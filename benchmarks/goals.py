@@ -63,7 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
 
     started, machine = time.time(), probe()
-    log(NAME, str(machine))
     with Stop() as stop, Progress(NAME) as progress:
         bench, parts = measure(given, machine, stop, progress)
     rows = [_row(bench, name, parts) for name in given.only]
