@@ -1,60 +1,52 @@
-"""Records sent and received in batches, against as many calls of the bare library: G8."""
+"""Records sent and received in batches: a part of L6."""
 
 import statistics
 
-from twinlink_measure.setting import Loopback
 from twinlink_measure.worker_handle import Interrupted
 
 from twinlink.process.ports import free_ports
 
-from .bench import TRANSPORTS, Bench, Measurement
-from .contest import FAILURES, plain
-from .floods import arrivals_per_s
+from .bench import DIRECT, TRANSPORTS, Bench, Measurement
+from .contest import FAILURES
 from .sender import SenderProcess
-from .verdict import Part, ratio
+from .verdict import Part, over_rounds
 
 OCTETS = 100
-SINGLE = 20_000  # messages of a flood by calls, as in G7
-BATCHED = 200_000
+RECORDS = 1_000_000
+FLOODS = 3  # the median of a round counts
 
 
 class BatchFloods(Measurement):
-    """Rows of 100 B from `Sender.send_many` to `Receiver.receive_many`, and calls of the bare library."""
+    """Rows of 100 B from `Sender.send_many` to `Receiver.receive_many`."""
 
-    goals = ("G8",)
+    goals = ("L6",)
     seconds = 60.0
 
     def __init__(self) -> None:
-        self._rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in TRANSPORTS}
+        self._rounds: dict[str, list[float]] = {name: [] for name in (*TRANSPORTS, DIRECT)}
 
     def run(self, bench: Bench) -> None:
-        """Measure three floods of each in turn per round."""
-        raw = [f"raw-{name}" for name in TRANSPORTS]
-        for each in bench.rounds_of("batches of 100 B", plain(*raw), Loopback()):
-            for transport, other in zip(TRANSPORTS, raw, strict=True):
-                batched, single = [], []
-                for _ in range(bench.scaled(3, 1)):
+        """Measure three floods of each in turn per round, in new processes."""
+        for number in range(bench.rounds):
+            bench.step(f"batches of 100 B, round {number + 1} of {bench.rounds}", number / bench.rounds)
+            taken: dict[str, list[float]] = {name: [] for name in self._rounds}
+            for _ in range(bench.scaled(FLOODS, 1)):
+                for name, rates in taken.items():
                     if bench.stopped():
                         raise Interrupted
-                    block = each.take(other, OCTETS, bench.scaled(SINGLE, 1000), closed=False)
-                    if block is not None and (rate := arrivals_per_s(block)):
-                        single.append(rate)
                     try:
-                        batched.append(records_per_s(transport, bench.scaled(BATCHED, 5000)))
+                        rates.append(records_per_s(name, bench.scaled(RECORDS, 5000)))
                     except FAILURES as error:
-                        bench.missing("G8", f"{transport}: {error}")
-                if batched and single:
-                    self._rounds[transport].append((statistics.median(batched), statistics.median(single)))
-            bench.missing_for(self.goals, each.lost)
+                        bench.missing("L6", f"{name}: {error}")
+            for name, rates in taken.items():
+                if rates:
+                    self._rounds[name].append(statistics.median(rates) / 1e6)
 
     def parts(self, bench: Bench) -> list[Part | None]:
-        """Ratios, with the rates."""
+        """The rates."""
         return [
-            ratio(
-                "G8", f"{name} batches / raw-{name} records/s", pairs, least=5, scale=1e-3, unit=" thousand/s"
-            )
-            for name, pairs in self._rounds.items()
-        ]  # fmt: skip
+            over_rounds("L6", f"{name}, batches", rates, least=5, unit=" M/s") for name, rates in self._rounds.items()
+        ]
 
 
 def records_per_s(transport: str, count: int) -> float:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from twinlink_measure.setting import Setting
 
 from .contest import Contestant, Round
+from .machine import Machine
 from .verdict import Part
 
-TRANSPORTS = ("zeromq", "zenoh")  # of twinlink, those that are measured
+TRANSPORTS = ("zeromq", "zenoh")  # of twinlink over a library, those that are measured
+DIRECT = "websocket"  # that over plain sockets
 NEEDS_ROOT = "needs root, for network namespaces"
 
 
@@ -23,6 +25,7 @@ class Bench:
         rounds: number of rounds, each with new processes.
         quick: a minimal run that shows that it works.
         stall_s: how long a peer stays stopped (G11).
+        machine: what it runs on, which decides on some limits.
         stopped: whether the end was requested.
         step: called with the current activity and the finished share of the measurement.
         reasons: why part of a goal was not measured.
@@ -32,6 +35,7 @@ class Bench:
     rounds: int
     quick: bool
     stall_s: float
+    machine: Machine
     stopped: Callable[[], bool]
     step: Callable[[str, float], None]
     reasons: dict[str, list[str]] = field(default_factory=dict)

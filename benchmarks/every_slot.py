@@ -6,7 +6,8 @@ symbol is compared with the recording, bit for bit.  Options after ``--`` go to 
 ``-- --slots-per-message 4``.
 
 Printed are slots received and missing, their age (from when the gNB had written a slot to the probe's work), and the
-processor time of each process, in cores.  The exit code is 1 if a slot is missing or differs.
+processor time of each process, in cores.  The exporter's own counters, such as slots that were overwritten before it
+read them (late), are those from its start.  The exit code is 1 if a slot is missing or differs.
 """
 
 import argparse
@@ -141,7 +142,8 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     processes = {
         "emulator": start("ran_emulator", *link, "--e3-generation=G2b", f"--recording={recording.path}", "--loop=0",
                           "--slots", f"--tdd={given.tdd}", f"--shm-suffix=.{os.getpid()}", log=folder / "emulator"),
-        "exporter": start("exporter", *link, *carrier, *given.exporter, log=folder / "exporter"),
+        "exporter": start("exporter", *link, *carrier, *given.exporter, f"--summary={folder}/summary",
+                          log=folder / "exporter"),
     }  # fmt: skip
     try:
         until_s = time.monotonic() + START_S
@@ -155,12 +157,17 @@ def run(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         cores = {name: (cpu_s(process.pid) - before[name]) / passed_s for name, process in processes.items()}
         now = resource.getrusage(resource.RUSAGE_SELF)
         cores["source"] = (now.ru_utime + now.ru_stime - own.ru_utime - own.ru_stime) / passed_s
+        processes["exporter"].terminate()
+        processes["exporter"].wait()
+        summary = json.loads((folder / "summary").read_text())
         ages = np.percentile(np.array(probe.ages_ns[:slots] or [0]) / 1e6, [50, 99, 100]).round(2).tolist()
         return {
             "slots": slots,
             "slots_per_second": round(slots / passed_s, 1),
             "missing": probe.missing,
             "dropped_by_the_source": probe.dropped,
+            "lost_on_the_way": summary["spectrum"]["lost"],
+            **{name: summary[name] for name in ("slots_late", "slots_not_indicated", "slots_unreadable")},
             "symbols_compared": probe.compared,
             "symbols_different": probe.different,
             **dict(zip(("age_p50_ms", "age_p99_ms", "age_max_ms"), ages, strict=True)),

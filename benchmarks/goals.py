@@ -27,10 +27,13 @@ from .contest import FAILURES
 from .coverage import Coverage
 from .fanout import FanOut
 from .floods import Goodput, SmallFloods
+from .growth import Growth
+from .machine import Machine, probe
 from .offset import Offsets
 from .recovery import Recoveries
 from .repair import RepairCost
 from .round_trips import RoundTrips
+from .slots import Slots
 from .stall import Stall
 from .variation import Variation
 from .verdict import GOALS, Part, Row, markdown, text
@@ -41,8 +44,8 @@ ROUNDS = 6  # the least number for a 95 % interval of a median
 STALL_S = 10.0
 
 MEASUREMENTS: tuple[type[Measurement], ...] = (
-    RoundTrips, RepairCost, SmallFloods, BatchFloods, Goodput, Recoveries, Stall, FanOut, WireOctets, Offsets,
-    Variation, Coverage,
+    RoundTrips, Goodput, SmallFloods, BatchFloods, FanOut, Growth, Slots, RepairCost, Recoveries, Stall, WireOctets,
+    Offsets, Variation, Coverage,
 )  # fmt: skip
 
 
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog=NAME, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", type=_goals, default=tuple(GOALS), metavar="G1,G2", help="these goals; default all")
+    parser.add_argument("--only", type=_goals, default=tuple(GOALS), metavar="L1,G4", help="these goals; default all")
     parser.add_argument("--rounds", type=convert.whole(1), help=f"of fresh processes; default {ROUNDS}, quick 1")
     parser.add_argument("--quick", action="store_true", help="only to see that it works: the figures say nothing")
     parser.add_argument("--stall", type=convert.seconds, metavar="S", help=f"of G11; default {STALL_S:g}, quick 2")
@@ -59,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--require", action="store_true", help="exit code 1 when a goal is missed, too")
     given = parser.parse_args(arguments)
 
-    started = time.time()
+    started, machine = time.time(), probe()
     with Stop() as stop, Progress(NAME) as progress:
-        bench, parts = measure(given, stop, progress)
+        bench, parts = measure(given, machine, stop, progress)
     rows = [_row(bench, name, parts) for name in given.only]
     interrupted = stop.requested
-    sys.stdout.write(text(rows))
-    _write(given, rows, started, interrupted)
+    sys.stdout.write(f"{machine}\n{text(rows)}")
+    _write(given, machine, rows, started, interrupted)
     met, judged = sum(row.met is True for row in rows), sum(row.met is not None for row in rows)
     log(NAME, f"{met} of {judged} goals that were measured are met; {duration(time.time() - started)}; {given.out}")
     incomplete = [row.name for row in rows if not row.complete]
@@ -77,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if incomplete or interrupted or missed else 0
 
 
-def measure(given: argparse.Namespace, stop: Stop, progress: Progress) -> tuple[Bench, list[Part]]:
+def measure(given: argparse.Namespace, machine: Machine, stop: Stop, progress: Progress) -> tuple[Bench, list[Part]]:
     """Measure everything that the selected goals need, until the end is requested."""
     wanted = frozenset(given.only)
     needed = [made for made in (kind() for kind in MEASUREMENTS) if wanted & set(made.goals)]
@@ -92,7 +95,7 @@ def measure(given: argparse.Namespace, stop: Stop, progress: Progress) -> tuple[
 
     rounds = given.rounds or (1 if given.quick else ROUNDS)
     stall_s = given.stall or (2.0 if given.quick else STALL_S)
-    bench = Bench(wanted, rounds, given.quick, stall_s, lambda: stop.requested, step)
+    bench = Bench(wanted, rounds, given.quick, stall_s, machine, lambda: stop.requested, step)
     parts: list[Part] = []
     for now in needed:
         try:
@@ -118,7 +121,7 @@ def _row(bench: Bench, name: str, parts: Sequence[Part]) -> Row:
     return Row(name, tuple(part for part in parts if part.goal == name), tuple(bench.reasons.get(name, ())))
 
 
-def _write(given: argparse.Namespace, rows: Sequence[Row], started: float, interrupted: bool) -> None:
+def _write(given: argparse.Namespace, machine: Machine, rows: Sequence[Row], started: float, interrupted: bool) -> None:
     facts = system.facts()
     content: dict[str, Any] = {
         "format": "twinlink-goals",
@@ -128,12 +131,14 @@ def _write(given: argparse.Namespace, rows: Sequence[Row], started: float, inter
         "interrupted": interrupted,
         "options": {name: str(value) if isinstance(value, Path) else value for name, value in vars(given).items()},
         "system": facts,
+        "machine": machine.as_json(),
         "rows": [row.as_json() for row in rows],
     }
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
     about = (
         f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(started))}, {facts['cpus']} x {facts['cpu_model']}, "
-        f"kernel {facts['kernel']}, Python {facts['python']}, load at the end {facts['load_1min']}; {versions}"
+        f"kernel {facts['kernel']}, Python {facts['python']}, load at the end {facts['load_1min']}; {versions}.  "
+        f"On this machine, {machine}"
     )
     quick = " Quick: the figures say nothing." if given.quick else ""
     head = f"# Goals\n\n{about}.{quick} Ratios are medians over rounds, with their intervals (docs/benchmarks.md).\n\n"
@@ -146,7 +151,7 @@ def _goals(given: str) -> tuple[str, ...]:
     names = convert.parts(given.upper())
     unknown = [name for name in names if name not in GOALS]
     if unknown or not names:
-        raise argparse.ArgumentTypeError(f"{given!r}: goals are G1 to G{len(GOALS)}, such as G1,G2")
+        raise argparse.ArgumentTypeError(f"{given!r}: goals are {', '.join(GOALS)}, such as L1,G4")
     return tuple(name for name in GOALS if name in names)
 
 

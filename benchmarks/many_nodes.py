@@ -17,7 +17,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import twinlink
@@ -131,8 +133,37 @@ class Process:
         self._process.communicate()
 
 
-def measure(shape: str, count: int, seconds: float) -> None:
-    """Print one row for each rate, until the processors are saturated."""
+@dataclass(frozen=True)
+class Carried:
+    """What was carried at a rate; ``age_ns`` has percentiles, ``cores`` the processor time of each process."""
+
+    shape: str
+    count: int
+    rate: float
+    seconds: float  # that sending took
+    sent: int
+    lost: int  # and known to be
+    received: int
+    age_ns: Mapping[str, float]
+    cores: Mapping[str, float]
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the processors are, or sending is too slow."""
+        return sum(self.cores.values()) > FULL * (os.cpu_count() or 1) or self.sent / self.seconds < self.rate / 1.1
+
+    def __str__(self) -> str:
+        age = self.age_ns or {"p50": float("nan"), "p99": float("nan")}
+        cells = (
+            self.shape, self.count, f"{self.rate:g}", f"{self.sent / self.seconds:.0f}",
+            f"{self.received / self.seconds:.0f}", self.sent - self.received, self.lost, f"{age['p50'] / 1e6:.2f}",
+            f"{age['p99'] / 1e6:.2f}", *(f"{100 * share:.0f}" for share in self.cores.values()),
+        )  # fmt: skip
+        return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def carried(shape: str, count: int, rates: Sequence[float], seconds: float) -> Iterator[Carried]:
+    """Measure each rate.  Raises RuntimeError if a process ends."""
     endpoint, processes = free_endpoint(1), []
     try:
         router = Process("-c", ROUTER, endpoint) if shape == "router" else None
@@ -143,41 +174,28 @@ def measure(shape: str, count: int, seconds: float) -> None:
         processes += sides
         for side in sides:
             side.answer()
-        for rate in RATES:
+        for rate in rates:
             router_before = router.cpu_s() if router else 0.0
             for side in sides:
                 side.ask(f"{rate} {seconds}")
             twin, gnb = (json.loads(side.answer()) for side in sides)
-            shares = {
+            cores = {
                 "gNBs": gnb["cpu_s"] / seconds,
                 "router": (router.cpu_s() - router_before) / seconds if router else 0.0,
                 "twins": twin["cpu_s"] / seconds,
             }
-            print(row(shape, count, rate, seconds, twin, gnb, shares), flush=True)
-            if sum(shares.values()) > FULL * (os.cpu_count() or 1) or gnb["seconds"] > 1.1 * seconds:
-                break
+            yield Carried(
+                shape, count, rate, gnb["seconds"], gnb["sent"], gnb["lost"], twin["received"], twin["age_ns"] or {},
+                cores,
+            )  # fmt: skip
     finally:
         for process in processes:
             process.end()
 
 
-def row(
-    shape: str, count: int, rate: float, seconds: float, twin: dict[str, Any], gnb: dict[str, Any],
-    shares: dict[str, float],
-) -> str:  # fmt: skip
-    """A line of the table."""
-    age = twin["age_ns"] or {"p50": float("nan"), "p99": float("nan")}
-    cells = (
-        shape, count, f"{rate:g}", f"{gnb['sent'] / gnb['seconds']:.0f}", f"{twin['received'] / seconds:.0f}",
-        gnb["sent"] - twin["received"], f"{age['p50'] / 1e6:.2f}", f"{age['p99'] / 1e6:.2f}",
-        *(f"{100 * share:.0f}" for share in shares.values()),
-    )  # fmt: skip
-    return "| " + " | ".join(map(str, cells)) + " |"
-
-
 HEADER = (
-    "| shape | gNBs | asked for, 1/s | sent, 1/s | received, 1/s | not received | age p50, ms | age p99, ms "
-    "| gNBs, % of a core | router | twins |\n|---|" + "--:|" * 10
+    "| shape | gNBs | asked for, 1/s | sent, 1/s | received, 1/s | not received | known lost "
+    "| age p50, ms | age p99, ms | gNBs, % of a core | router | twins |\n|---|" + "--:|" * 11
 )
 
 
@@ -189,7 +207,10 @@ def main() -> None:
     print(HEADER)
     for shape in ("router", "star"):
         for count in COUNTS:
-            measure(shape, count, given.seconds)
+            for one in carried(shape, count, RATES, given.seconds):
+                print(one, flush=True)
+                if one.saturated:
+                    break
 
 
 if __name__ == "__main__":

@@ -3,25 +3,31 @@
 Commands are lines on stdin; each answer is a line of JSON.  The first argument selects the mode:
 
     stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that is stopped meanwhile
-    fan-out TRANSPORT ENDPOINT PEERS   listens, waits for its peers and sends to all of them
+    fan-out SUBJECT ENDPOINT           listens, and sends to whoever has connected, at a rate
     two-flows TRANSPORT ENDPOINT       connects, and sends on a flow with repair and on one that only detects
     batches TRANSPORT ENDPOINT         connects, and sends the rows of an array
     takes-batches TRANSPORT ENDPOINT   listens, and receives them
+    by-reference, takes-by-reference   bare pyzmq without copies
 """
 
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import zmq
 from twinlink_measure import usage
+from twinlink_measure.channels import channel
+from twinlink_measure.row_buffer import SentRows
+from twinlink_measure.send_modes import precise_sleep
 
 import twinlink
 from twinlink.transport_options import TransportName
-from twinlink.transports import transport_name
+from twinlink.transports import Endpoint, transport_name
 
 FLOW = "sweep"  # the flow of the sweep's workers, which receive
 READY_S = 30.0
@@ -33,7 +39,10 @@ ROWS = 1000  # of a batch
 
 def main(arguments: Sequence[str]) -> None:
     """Run in a mode until stdin ends."""
-    role, name, endpoint, *rest = arguments
+    role, name, endpoint = arguments
+    if role == "fan-out":
+        fan_out(name, endpoint)
+        return
     transport = transport_name(name)
     if role == "stalled":
         stalled(transport, endpoint)
@@ -43,8 +52,10 @@ def main(arguments: Sequence[str]) -> None:
         batches(transport, endpoint)
     elif role == "takes-batches":
         takes_batches(transport, endpoint)
+    elif role == "by-reference":
+        by_reference(endpoint)
     else:
-        fan_out(transport, endpoint, int(rest[0]))
+        takes_by_reference(endpoint)
 
 
 def stalled(transport: TransportName, endpoint: str) -> None:
@@ -100,32 +111,25 @@ def two_flows(transport: TransportName, endpoint: str) -> None:
             say(rtt_ns=rtt_ns)
 
 
-def fan_out(transport: TransportName, endpoint: str, peers: int) -> None:
-    """Commands: ``send COUNT OCTETS``."""
-    last_ns: dict[int, int] = {}
-    sent_ns: dict[int, int] = {}
-
-    def on_ack(ack: twinlink.Ack) -> None:
-        last_ns[ack.sequence] = max(last_ns.get(ack.sequence, 0), ack.peer_received_ns)
-        sent_ns[ack.sequence] = ack.sent_ns
-
-    with twinlink.open(transport, listen=endpoint, node="sender") as link:
-        sender = link.sender(FLOW, on_ack=on_ack)
-        deadline = time.monotonic() + READY_S
-        while len(link.peers()) < peers and time.monotonic() < deadline:
-            time.sleep(0.02)
-        say(peers=len(link.peers()))
-        for line in sys.stdin:
-            count, octets = map(int, line.split()[1:])
-            payload = bytes(octets)
-            calls = []
-            last_ns.clear()
-            for _ in range(count):
-                begin = time.perf_counter_ns()
-                sender.send(payload)
-                calls.append(time.perf_counter_ns() - begin)
-                sender.flush(READY_S)
-            say(calls_ns=calls, delays_ns=[last_ns[number] - sent_ns[number] for number in last_ns])
+def fan_out(subject: str, endpoint: str) -> None:
+    """Commands: ``send COUNT OCTETS HZ``; answers how long each call took, and the number of the first message."""
+    sender = channel(subject, Endpoint.parse(endpoint), True, "sender")
+    sender.open()
+    say(ready=True)
+    precise_sleep()
+    for line in sys.stdin:
+        count, octets, rate_hz = map(int, line.split()[1:])
+        sender.load(octets)
+        sender.rows = SentRows(sender.next, count)
+        sender.collect()
+        calls, began_ns = [], time.monotonic_ns()
+        for number in range(count):
+            time.sleep(max(0.0, (began_ns + number * 1_000_000_000 // rate_hz - time.monotonic_ns()) / 1e9))
+            before_ns = time.monotonic_ns()
+            sender.send()
+            calls.append(time.monotonic_ns() - before_ns)
+        sender.settle(READY_S, threading.Event())
+        say(first=sender.rows.first, calls_ns=calls)
 
 
 def batches(transport: TransportName, endpoint: str) -> None:
@@ -157,6 +161,34 @@ def takes_batches(transport: TransportName, endpoint: str) -> None:
                 first_ns = first_ns or int(batch.received_ns[0])
                 expected += len(batch)
             say(took_ns=int(batch.received_ns[-1]) - first_ns)
+
+
+def by_reference(endpoint: str) -> None:
+    """Commands: ``send COUNT OCTETS``; says when its subscriber is there."""
+    with zmq.Context() as context, context.socket(zmq.XPUB) as socket:
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.bind(endpoint)
+        socket.recv()
+        say(ready=True)
+        for line in sys.stdin:
+            count, octets = map(int, line.split()[1:])
+            payload = bytes(octets)
+            for _ in range(count):
+                socket.send(payload, copy=False)
+
+
+def takes_by_reference(endpoint: str) -> None:
+    """Commands: ``receive COUNT``; answers how long they took to arrive, from the first to the last."""
+    with zmq.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.setsockopt(zmq.RCVTIMEO, int(READY_S * 1000))
+        socket.setsockopt(zmq.SUBSCRIBE, b"")
+        socket.connect(endpoint)
+        for line in sys.stdin:
+            socket.recv(copy=False)
+            first_ns = time.monotonic_ns()
+            for _ in range(int(line.split()[1]) - 1):
+                socket.recv(copy=False)
+            say(took_ns=time.monotonic_ns() - first_ns)
 
 
 def say(**content: Any) -> None:
