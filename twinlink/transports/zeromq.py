@@ -25,7 +25,7 @@ from .zeromq_handshakes import NEXT_KEY_S, ConnectorHandshakes
 from .zeromq_joining import JOINING, Joining
 from .zeromq_options import ZeromqOptions
 from .zeromq_socket import address, make_socket, not_opened
-from .zeromq_split import SPLIT, TRAFFIC, TrafficReaders
+from .zeromq_split import REFERENCE_OCTETS, SPLIT, TRAFFIC, TrafficReaders
 
 if TYPE_CHECKING:
     from .zeromq_curve import ZeromqCurve
@@ -111,7 +111,8 @@ class ZeromqTransport(Transport):
             self._poll = select.poll()
             self._poll.register(self._sub.fileno(), select.POLLIN)
             # Bypasses pyzmq's Python layer, which checks for types that our frames never have: half the cost of a send.
-            self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
+            self._recv = self._sub.recv
+            self._send: Callable[..., object] = super(zmq.Socket, self._pub).send
             self._get: Callable[[int], Any] = super(zmq.Socket, self._sub).get
             self._guard = self._guarded() if tcp_counters_available() else None
             if self.listening:
@@ -226,21 +227,18 @@ class ZeromqTransport(Transport):
     def _send_now(self, topic: bytes, frame: MessageFrame) -> None:
         with self._send_lock:
             if not self._closed:
-                part: Frame
-                if by_reference := type(frame) is SplitFrame:
+                part: Frame | SplitFrame = frame
+                copies = True
+                if type(frame) is SplitFrame:
                     self._look()
-                    if by_reference := self._readers.split:
+                    if self._readers.split:
                         topic, part = zeromq_split.first_part(topic, frame), frame.payload
+                        copies = len(part) < REFERENCE_OCTETS
                     else:
                         part = bytes(frame)
-                else:
-                    part = frame
                 self._send(topic, SNDMORE)
                 try:
-                    if by_reference:
-                        self._send(part, 0, False)
-                    else:
-                        self._send(part)
+                    self._send(part, 0, copies)
                 except BaseException:
                     self._send(b"")  # after Ctrl-C: end the message, or the next frame would become a part of it
                     raise

@@ -1,4 +1,4 @@
-"""Long messages over ZeroMQ in two parts, ``[split/<flow> + header, payload]``: neither side copies the payload.
+"""Long messages over ZeroMQ in two parts, ``[split/<flow> + header, payload]``: neither side joins nor splits them.
 
 A node that reads them subscribes to ``split/`` as long as to ``traffic/``.  While there is any other subscription to
 traffic, of an older node or of a plain reader, its messages are ``[traffic/<flow>, header + payload]`` as others are.
@@ -12,6 +12,7 @@ from ..process import exit_hooks
 from ..protocol.frames import HEADER_OCTETS, HELLO_TOPIC, AnyFrame, SplitFrame, received_split
 
 SPLIT, TRAFFIC = b"split/", b"traffic/"
+REFERENCE_OCTETS = 256 * 1024  # of a payload: below, to copy it takes less time than pyzmq takes to give it back
 # pyzmq's thread that takes back what libzmq has sent by reference, and the two of its context: once in a process.
 GIVING_BACK_THREADS = 3
 
