@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 from .signals import defer_signals
@@ -28,6 +29,7 @@ class OpenLink(Protocol):
 
 
 _links: "weakref.WeakValueDictionary[int, OpenLink]" = weakref.WeakValueDictionary()  # by id, as they were opened
+_hooks: list[Callable[[], object]] = []
 _ends_without_atexit: int | None = None  # the process that has been told to close links all the same
 
 
@@ -48,6 +50,11 @@ def unregister(link: OpenLink) -> None:
     _links.pop(id(link), None)
 
 
+def when_closed(hook: Callable[[], object]) -> None:
+    """Call ``hook()`` when the process ends and all links have been given back."""
+    _hooks.append(hook)
+
+
 def open_links() -> list[OpenLink]:
     """Those that have not been given back, in the order in which they were opened."""
     return list(_links.values())
@@ -63,6 +70,8 @@ def close_all() -> None:
     # as a deadline may pass while the machine stands still, and then the thread needs a moment.
     for _ in range(round(EXIT_S / CHECK_INTERVAL_S)):
         if not any(thread.name.startswith("twinlink-") for thread in threading.enumerate()):
+            for hook in _hooks if not open_links() else ():
+                hook()
             return
         time.sleep(CHECK_INTERVAL_S)  # join returns at once, before Python 3.13, where an earlier one was interrupted
     for link in open_links():  # a handler of theirs does not return

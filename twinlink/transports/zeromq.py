@@ -1,4 +1,4 @@
-"""ZeroMQ PUB/SUB: one socket pair for each direction, frames ``[topic, header + payload]``.
+"""ZeroMQ PUB/SUB: one socket pair for each direction, frames ``[topic, header + payload]``, long ones in two parts.
 
 The listener binds its PUB to the endpoint's port and its SUB to the next one up; the connector connects its SUB and
 PUB to them.  A raw SUB socket at the listener's port receives the traffic (docs/protocol.md).
@@ -15,7 +15,8 @@ import zmq
 from ..process.ip_address import is_address
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import RepeatedLookup, listen_addresses
-from ..protocol.frames import HELLO_TOPIC, MAGIC
+from ..protocol.frames import HELLO_TOPIC, MAGIC, AnyFrame, MessageFrame, SplitFrame
+from . import zeromq_split
 from .base import Frame, Transport, check_descriptors
 from .connection_guard import PublisherGuard, SubscriberGuard
 from .tcp_connection import tcp_counters_available
@@ -24,6 +25,7 @@ from .zeromq_handshakes import NEXT_KEY_S, ConnectorHandshakes
 from .zeromq_joining import JOINING, Joining
 from .zeromq_options import ZeromqOptions
 from .zeromq_socket import address, make_socket, not_opened
+from .zeromq_split import REFERENCE_OCTETS, SPLIT, TRAFFIC, TrafficReaders
 
 if TYPE_CHECKING:
     from .zeromq_curve import ZeromqCurve
@@ -33,11 +35,11 @@ __all__ = ["ZeromqOptions", "ZeromqTransport"]
 ACK_INITIAL = ord("a")
 # Integers, because access to members of an enumeration is slow.
 SNDMORE, NOBLOCK, EVENTS, POLLIN = int(zmq.SNDMORE), int(zmq.NOBLOCK), int(zmq.EVENTS), int(zmq.POLLIN)
+RCVMORE = int(zmq.RCVMORE)
 # A subscriber to the topic of hellos is a node of ours.  A connector subscribes to the rest of the traffic after the
 # listener's hello: before, it does not acknowledge, and nothing would limit the rate of what it is sent.  Until then it
 # also subscribes to JOINING and its epoch, which tells the listener.
 TOPICS = (HELLO_TOPIC, b"ack/")
-TRAFFIC = b"traffic/"
 VIEW_OCTETS = 64 * 1024  # below, a copy is quicker than a view; predicted by the frame before
 HANDSHAKE_MS = 1000  # times the patience; otherwise 30 s for a silent connection, such as a tunnel's
 ATTEMPT_MS = 1000  # one round trip: over a longer one a peer would be declared down
@@ -62,10 +64,11 @@ class ZeromqTransport(Transport):
     takes_identity = True
     ports = 2
     scouts = True
+    takes_split = True
 
     @property
     def threads(self) -> int:
-        return 2 + self.options.io_threads
+        return 2 + self.options.io_threads + zeromq_split.threads()
 
     def open(self) -> None:
         check_descriptors(DESCRIPTORS + 2 * self.options.io_threads)
@@ -79,6 +82,7 @@ class ZeromqTransport(Transport):
         self._tries_since = 0.0  # when it connected last, or lost its last peer
         self._lookup: RepeatedLookup | None = None  # None for an address, which needs no resolver
         self._nodes_listening = 0  # subscriptions to the topic of hellos
+        self._readers = TrafficReaders()
         self._joining = Joining()
         self._joining_topics = self._joining.topics
         self._sent_octets = self._sent_messages = 0
@@ -101,13 +105,14 @@ class ZeromqTransport(Transport):
             self._sub = self._socket(zmq.SUB)
             for topic in TOPICS:
                 self._sub.setsockopt(zmq.SUBSCRIBE, topic)
-            self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
+            self._subscribe_to_traffic()
             self.parted()
             # After each signal pyzmq's recv and poll restart their time-out: with one every 50 ms they never return.
             self._poll = select.poll()
             self._poll.register(self._sub.fileno(), select.POLLIN)
             # Bypasses pyzmq's Python layer, which checks for types that our frames never have: half the cost of a send.
-            self._recv, self._send = self._sub.recv, super(zmq.Socket, self._pub).send
+            self._recv = self._sub.recv
+            self._send: Callable[..., object] = super(zmq.Socket, self._pub).send
             self._get: Callable[[int], Any] = super(zmq.Socket, self._sub).get
             self._guard = self._guarded() if tcp_counters_available() else None
             if self.listening:
@@ -204,7 +209,7 @@ class ZeromqTransport(Transport):
         if self._lookup is not None and (host := self._lookup.poll(within_s)):
             self._connect(host)
 
-    def send(self, topic: bytes, frame: bytes) -> None:
+    def send(self, topic: bytes, frame: MessageFrame) -> None:
         # Locks are not fair: threads that send continuously would delay acks by seconds.
         if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
             try:
@@ -219,22 +224,31 @@ class ZeromqTransport(Transport):
                 time.sleep(0 if self._urgent else HELD_LOOK_S)
             self._send_now(topic, frame)
 
-    def _send_now(self, topic: bytes, frame: bytes) -> None:
+    def _send_now(self, topic: bytes, frame: MessageFrame) -> None:
         with self._send_lock:
             if not self._closed:
+                part: Frame | SplitFrame = frame
+                copies = True
+                if type(frame) is SplitFrame:
+                    self._look()
+                    if self._readers.split:
+                        topic, part = zeromq_split.first_part(topic, frame), frame.payload
+                        copies = len(part) < REFERENCE_OCTETS
+                    else:
+                        part = bytes(frame)
                 self._send(topic, SNDMORE)
                 try:
-                    self._send(frame)
+                    self._send(part, 0, copies)
                 except BaseException:
                     self._send(b"")  # after Ctrl-C: end the message, or the next frame would become a part of it
                     raise
-                octets = len(frame)
+                octets = len(part)
                 self._sent_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
                 self._sent_messages += 1
                 if self._joining_topics:
                     self._look()
 
-    def offer(self, topic: bytes, frame: bytes) -> None:
+    def offer(self, topic: bytes, frame: MessageFrame) -> None:
         # A node that has just connected will say hello.  Data sent now would be ahead of our hello, and without a peer
         # that acknowledges there is no limit to them.
         self._read_subscriptions()
@@ -258,6 +272,7 @@ class ZeromqTransport(Transport):
                 self._guard.subscribed(fd, len(topic))
                 if self._curve is not None and self.listening:
                     self._guard.proved(True, fd, str(told.get("User-Id")))
+            self._readers.changed(topic, 1 if begins else -1)
             if topic == HELLO_TOPIC:
                 self._nodes_listening = max(0, self._nodes_listening + (1 if begins else -1))
             elif begins and topic.startswith(JOINING):
@@ -277,7 +292,7 @@ class ZeromqTransport(Transport):
     def greeted(self) -> None:
         if not self._greeted:
             self._greeted = True
-            self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
+            self._subscribe_to_traffic()
             self._sub.setsockopt(zmq.UNSUBSCRIBE, self._joins_as)
 
     def parted(self) -> None:
@@ -286,9 +301,14 @@ class ZeromqTransport(Transport):
             self._tries_since = time.monotonic()
             self._sub.setsockopt(zmq.SUBSCRIBE, self._joins_as)
             self._sub.setsockopt(zmq.UNSUBSCRIBE, TRAFFIC)
+            self._sub.setsockopt(zmq.UNSUBSCRIBE, SPLIT)
         self._move()
 
-    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
+    def _subscribe_to_traffic(self) -> None:
+        self._sub.setsockopt(zmq.SUBSCRIBE, SPLIT)  # first: who reads traffic alone gets messages in one part
+        self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
+
+    def receive(self, timeout_s: float) -> tuple[bytes, AnyFrame] | None:
         if self._curve is not None and self.listening:
             return self._receive_authenticated(self._curve, timeout_s)
         recv = self._recv
@@ -305,6 +325,8 @@ class ZeromqTransport(Transport):
             except zmq.Again:
                 self._drained = True
                 return None
+        if topic[:6] == SPLIT:
+            return self._receive_split(topic)
         # Whether a part is the last of its message is not queried, which would take twice as long as to receive it.
         # A foreign message of one or many parts is recognised by how its parts begin.
         try:
@@ -320,7 +342,23 @@ class ZeromqTransport(Transport):
             return b"", b""
         return topic, frame
 
-    def _receive_authenticated(self, curve: "ZeromqCurve", timeout_s: float) -> tuple[bytes, Frame] | None:
+    def _receive_split(self, first: bytes) -> tuple[bytes, AnyFrame]:
+        """The rest of a message in two parts.  What its payload is says nothing, so its end is queried."""
+        if not self._get(RCVMORE):
+            return b"", b""
+        last = self._recv(NOBLOCK, copy=False)
+        self._on_read(first, len(last))
+        if last.more:
+            while last.more:
+                last = self._recv(NOBLOCK, copy=False)
+            return b"", b""
+        return zeromq_split.received(first, last.buffer)
+
+    def _on_read(self, topic: bytes, octets: int) -> None:
+        self._read_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
+        self._read_messages += 1
+
+    def _receive_authenticated(self, curve: "ZeromqCurve", timeout_s: float) -> tuple[bytes, AnyFrame] | None:
         try:
             if timeout_s > 0 and not self._get(EVENTS) & POLLIN:
                 self._drained = True
@@ -331,9 +369,9 @@ class ZeromqTransport(Transport):
             self._drained = True
             return None
         self.sender = received.sender
-        octets = len(received.frame)
-        self._read_octets += octets + len(received.topic) + (11 if octets > SHORT_PART else 4)
-        self._read_messages += 1
+        self._on_read(received.topic, len(received.frame))
+        if received.topic[:6] == SPLIT:
+            return zeromq_split.received(received.topic, memoryview(received.frame))
         if received.topic == HELLO_TOPIC and self._guard is not None:
             self._guard.proved(False, received.fd, received.key)
         return received.topic, received.frame
