@@ -26,11 +26,10 @@ except ImportError:  # it was built without a compiler
 from . import websocket_pages
 from .base import Frame as LinkFrame
 from .receive_buffers import ReceiveBuffers
-from .stream_connection import FOREIGN_TLS, LONG_OCTETS, MALFORMED, Message, Octets, StreamConnection
+from .stream_connection import FOREIGN_TLS, MALFORMED, Octets, StreamConnection, split
 from .websocket_pages import Page
 
 SUBPROTOCOL = Subprotocol("twinlink.1")
-ADDED_OCTETS = 256  # the most that a message has before its frame: the topic, and its length
 EPOCH = re.compile(r"[?&]epoch=([0-9a-f]{16})(?:&|$)")  # in the request target of a node
 REQUEST_OCTETS = 16 * 1024  # of a handshake's request
 FORBIDDEN = 403  # HTTP's status for a peer with a key that is not trusted
@@ -68,24 +67,11 @@ def encode(topic: bytes, frame: LinkFrame, mask: bool) -> tuple[LinkFrame, ...]:
     return b"".join((head, bytes((len(topic),)), topic)), frame
 
 
-def decode(octets: Octets, begin: int, end: int) -> Message:
-    """Topic and frame of the message in octets[begin:end]; `MALFORMED` for what cannot be one.
-
-    A long frame is a view of the octets.
-    """
-    at = begin + 1 + octets[begin] if begin < end else 0
-    if not begin + 1 < at <= end:
-        return MALFORMED
-    if end - begin < LONG_OCTETS:
-        return bytes(octets[begin + 1 : at]), bytes(octets[at:end])
-    return bytes(octets[begin + 1 : at]), memoryview(octets)[at:end].toreadonly()
-
-
 class WebsocketConnection(StreamConnection):
     """As `StreamConnection`.
 
     Args:
-        protocol: of a client that has sent its request, or of a server.
+        protocol: of a client or a server.
 
     Attributes:
         pages: what a browser may ask for in place of a WebSocket.
@@ -168,6 +154,7 @@ class WebsocketConnection(StreamConnection):
         self.is_open = response.status_code == 101
 
     def _on_response(self, response: Response) -> None:
+        self.is_forbidden = response.status_code == FORBIDDEN
         if self.protocol.handshake_exc is None:
             if self.protocol.subprotocol == SUBPROTOCOL:
                 self.is_open = True
@@ -200,9 +187,9 @@ class WebsocketConnection(StreamConnection):
                 self.inbox_octets += length
                 if masked:
                     message = apply_mask(memoryview(octets)[body:after], octets[body - KEY_OCTETS : body])
-                    self.inbox.append(decode(message, 0, length))
+                    self.inbox.append(split(message, 0, length))
                 else:
-                    self.inbox.append(decode(octets, body, after))
+                    self.inbox.append(split(octets, body, after))
             at = after
         return at
 
@@ -229,12 +216,18 @@ class WebsocketConnection(StreamConnection):
         if frame.fin:
             message, self._fragments = self._fragments, None
             self.inbox_octets += len(message or b"")
-            self.inbox.append(MALFORMED if message is None else decode(message, 0, len(message)))
+            self.inbox.append(MALFORMED if message is None else split(message, 0, len(message)))
 
     def _on_end(self) -> None:
         self.protocol.receive_eof()
 
     # Control
+
+    def greet(self) -> None:
+        """Send the request."""
+        assert isinstance(self.protocol, ClientProtocol)
+        self.protocol.send_request(self.protocol.connect())
+        self._answer()
 
     def _answer(self) -> None:
         for written in self.protocol.data_to_send():
