@@ -22,7 +22,7 @@ from ..errors import ConfigurationError, TransportError
 from ..process.ip_address import listening_socket
 from ..process.malloc import keep_freed_memory
 from ..process.resolver import listen_addresses
-from ..protocol.frames import HELLO_TOPIC
+from ..protocol.frames import HELLO_TOPIC, MessageFrame
 from .base import Endpoint, Frame, Transport, advice, check_descriptors
 from .receive_buffers import ReceiveBuffers
 from .stream_advice import NEEDS_TLS
@@ -62,6 +62,7 @@ class StreamTransport(Transport):
     options_class = StreamOptions
     options: StreamOptions
     takes_identity = True
+    takes_split = True
     scouts = True
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: StreamOptions) -> None:
@@ -75,7 +76,7 @@ class StreamTransport(Transport):
         """The connection of a listener for a socket that it has accepted."""
 
     @abstractmethod
-    def _encode(self, topic: bytes, frame: Frame) -> Sequence[Frame]:
+    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
         """A message as the octets that a connection transmits."""
 
     def _is_refused(self, connection: StreamConnection) -> bool:
@@ -284,7 +285,7 @@ class StreamTransport(Transport):
 
     # Sending
 
-    def send(self, topic: bytes, frame: bytes) -> None:
+    def send(self, topic: bytes, frame: MessageFrame) -> None:
         if not self._open:
             self._serve_unread()
         # Locks are not fair: threads that send continuously would delay acks by seconds.
@@ -299,11 +300,11 @@ class StreamTransport(Transport):
                 time.sleep(0)
             self._transmit(topic, frame, [one for one in self._open if one.takes_data])
 
-    def offer(self, topic: bytes, frame: bytes) -> None:
+    def offer(self, topic: bytes, frame: MessageFrame) -> None:
         # What waits would be ahead of our hello, and without a peer that acknowledges nothing would limit it.
         self._transmit(topic, frame, [one for one in self._open if one.takes_data and not one.unsent_octets])
 
-    def _transmit(self, topic: bytes, frame: bytes, connections: Sequence[StreamConnection]) -> None:
+    def _transmit(self, topic: bytes, frame: MessageFrame, connections: Sequence[StreamConnection]) -> None:
         if connections and not self._closed:
             parts = self._encode(topic, frame)
             for one in connections:

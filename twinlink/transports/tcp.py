@@ -7,6 +7,7 @@ and a browser reads them; there a connector masks what it sends, which costs bot
 import socket
 from collections.abc import Sequence
 
+from ..protocol.frames import MessageFrame
 from .base import Frame
 from .stream import StreamTransport
 from .stream_connection import ADDED_OCTETS, StreamConnection
@@ -46,7 +47,7 @@ class TcpTransport(StreamTransport):
     name = "tcp"
     dialer_class = TcpDialer
 
-    def _encode(self, topic: bytes, frame: Frame) -> Sequence[Frame]:
+    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
         return encode(topic, frame)
 
     def _accepted(self, opened: socket.socket, now: float) -> StreamConnection:

@@ -17,6 +17,7 @@ With no octets that follow it is a ping, with one octet 0 the answer to that.
 import socket
 from struct import Struct
 
+from ..protocol.frames import MessageFrame, SplitFrame
 from .base import Frame
 from .receive_buffers import ReceiveBuffers
 from .stream_connection import FOREIGN_TLS, Octets, StreamConnection, split
@@ -31,9 +32,11 @@ JOINED_OCTETS = 16 * 1024  # up to here, to copy a frame behind its head is quic
 _head = Struct("!IB").pack
 
 
-def encode(topic: bytes, frame: Frame) -> tuple[Frame, ...]:
+def encode(topic: bytes, frame: MessageFrame) -> tuple[Frame, ...]:
     """A message as the parts of what is sent."""
     head = _head(1 + len(topic) + len(frame), len(topic))
+    if type(frame) is SplitFrame:
+        return b"".join((head, topic, frame.header)), frame.payload
     if len(frame) < JOINED_OCTETS:
         return (b"".join((head, topic, frame)),)
     return head + topic, frame

@@ -11,6 +11,7 @@ from websockets.exceptions import InvalidOrigin
 from websockets.server import ServerProtocol
 from websockets.typing import Origin
 
+from ..protocol.frames import MessageFrame
 from . import websocket_pages, websocket_proxy
 from .base import Endpoint, Frame
 from .stream import StreamTransport
@@ -47,7 +48,7 @@ class WebsocketTransport(StreamTransport):
         self._reported_origins: set[str] = set()
         self._pages = websocket_pages.read(options.pages) if listening and options.pages else {}
 
-    def _encode(self, topic: bytes, frame: Frame) -> Sequence[Frame]:
+    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
         return encode(topic, frame, mask=not self.listening)
 
     def _accepted(self, opened: socket.socket, now: float) -> StreamConnection:

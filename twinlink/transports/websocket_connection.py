@@ -11,8 +11,9 @@ import re
 import socket
 from struct import Struct
 
+from websockets import frames
 from websockets.client import ClientProtocol
-from websockets.frames import CloseCode, Frame, Opcode
+from websockets.frames import CloseCode, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
@@ -23,8 +24,9 @@ try:
 except ImportError:  # it was built without a compiler
     from websockets.utils import apply_mask
 
+from ..protocol.frames import MessageFrame, SplitFrame
 from . import websocket_pages
-from .base import Frame as LinkFrame
+from .base import Frame
 from .receive_buffers import ReceiveBuffers
 from .stream_connection import FOREIGN_TLS, MALFORMED, Octets, StreamConnection, split
 from .websocket_pages import Page
@@ -49,7 +51,7 @@ quiet = logging.getLogger("twinlink.websocket")
 quiet.setLevel(logging.ERROR)
 
 
-def encode(topic: bytes, frame: LinkFrame, mask: bool) -> tuple[LinkFrame, ...]:
+def encode(topic: bytes, frame: MessageFrame, mask: bool) -> tuple[Frame, ...]:
     """A message as the parts of its WebSocket frame; clients mask (RFC 6455 section 5.3)."""
     length = 1 + len(topic) + len(frame)
     masked = MASKED if mask else 0
@@ -59,12 +61,14 @@ def encode(topic: bytes, frame: LinkFrame, mask: bool) -> tuple[LinkFrame, ...]:
         head = _medium(BINARY, masked | TWO_MORE, length)
     else:
         head = _long(BINARY, masked | EIGHT_MORE, length)
+    header, payload = (frame.header, frame.payload) if type(frame) is SplitFrame else (b"", frame)
+    begin = b"".join((bytes((len(topic),)), topic, header))
     if mask:
         key = os.urandom(KEY_OCTETS)
-        return (b"".join((head, key, apply_mask(b"".join((bytes((len(topic),)), topic, frame)), key))),)
+        head, begin, payload = head + key, b"", apply_mask(begin + payload, key)
     if length < JOINED_OCTETS:
-        return (b"".join((head, bytes((len(topic),)), topic, frame)),)
-    return b"".join((head, bytes((len(topic),)), topic)), frame
+        return (b"".join((head, begin, payload)),)
+    return head + begin, payload
 
 
 class WebsocketConnection(StreamConnection):
@@ -106,10 +110,6 @@ class WebsocketConnection(StreamConnection):
         if self.tls_error is not None:
             return self.tls_error.reason in FOREIGN_TLS
         return bool(self.refused) or not b"GET ".startswith(self.begins[:4])
-
-    def encode(self, topic: bytes, frame: LinkFrame) -> tuple[LinkFrame, ...]:
-        """A message as the octets that `transmit` takes."""
-        return encode(topic, frame, self._masks)
 
     # Receiving
 
@@ -198,13 +198,13 @@ class WebsocketConnection(StreamConnection):
         protocol = self.protocol
         protocol.receive_data(octets)
         for frame in protocol.events_received():
-            assert isinstance(frame, Frame)
+            assert isinstance(frame, frames.Frame)
             self._on_frame(frame)
         self._is_over = protocol.parser_exc is not None or protocol.close_rcvd is not None
         self._assembled_octets = len(self._fragments) if self._fragments is not None else 0
         self._answer()
 
-    def _on_frame(self, frame: Frame) -> None:
+    def _on_frame(self, frame: frames.Frame) -> None:
         # RFC 6455 section 5.4: proxies may divide a message.
         if frame.opcode not in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
             return
@@ -239,7 +239,7 @@ class WebsocketConnection(StreamConnection):
     def ping(self, now: float) -> None:
         """Have the other side answer, as every WebSocket program does."""
         self.pinged_s = now
-        self.transmit((Frame(Opcode.PING, b"").serialize(mask=self._masks),))
+        self.transmit((frames.Frame(Opcode.PING, b"").serialize(mask=self._masks),))
 
     def say_close(self) -> None:
         """Begin the closing handshake (RFC 6455 section 7.1.2), behind all that is to be sent."""
