@@ -5,7 +5,7 @@
 
 from typing import Literal, TypedDict
 
-TransportName = Literal["zeromq", "zenoh", "mqtt", "websocket", "memory"]
+TransportName = Literal["zeromq", "zenoh", "mqtt", "websocket", "tcp", "memory"]
 
 
 class TransportOptions(TypedDict, total=False):

@@ -12,6 +12,10 @@ class TestMqtt(TransportConformance):
     driver, package = "paho", "twinlink[mqtt]"
 
 
+class TestTcp(TransportConformance):
+    transport = "tcp"
+
+
 class TestWebsocket(TransportConformance):
     transport = "websocket"
     driver, package = "websockets", "twinlink[websocket]"

@@ -22,7 +22,7 @@ from twinlink.testing.base import drain
 from twinlink.transport_options import TransportName
 from twinlink.transports.connection_guard import SubscriberGuard
 from twinlink.transports.mqtt import MqttTransport
-from twinlink.transports.websocket_dialer import Dialer
+from twinlink.transports.stream_dialer import Dialer
 from twinlink.transports.zenoh_inbox import ZenohInbox
 from twinlink.transports.zeromq_guard import ZeromqGuard
 
@@ -33,7 +33,7 @@ THREADS: list[tuple[TransportName, type, str, str]] = [
     ("zeromq", SubscriberGuard, "check", "twinlink-zeromq-guard"),
     ("zeromq", ZeromqGuard, "_decide", "twinlink-zeromq-guard"),
     ("zenoh", ZenohInbox, "tick", "twinlink-zenoh-tick"),
-    ("websocket", Dialer, "_attempt", "twinlink-websocket-dial"),
+    ("websocket", Dialer, "_attempt", "twinlink-dial"),
     ("mqtt", MqttTransport, "_connect_once", "twinlink-mqtt-connect"),
 ]
 
@@ -123,6 +123,6 @@ def test_a_link_that_meets_no_peer_for_an_exception_of_its_own_says_so(
     Failing(monkeypatch, Dialer, "_attempt", times=1_000_000)
     with (
         twinlink.open("websocket", connect=endpoint) as link,
-        pytest.raises(twinlink.PeerTimeout, match=r"websocket-dial of this side raised ZeroDivisionError.*the log"),
+        pytest.raises(twinlink.PeerTimeout, match=r"twinlink-dial of this side raised ZeroDivisionError.*the log"),
     ):
         link.wait_ready(0.5)

@@ -176,7 +176,7 @@ def test_tls_to_a_listener_without_it(endpoint: str, files: Callable[[str], str]
 @pytest.mark.parametrize(
     ("side", "options", "text"),
     [
-        ("listen", {"tls": True}, "a websocket listener needs its certificate for TLS: give tls_certificate"),
+        ("listen", {"tls": True}, "a listener needs its certificate for TLS: give tls_certificate"),
         ("connect", {"tls_private_key": "gnb.key"}, "tls_private_key needs tls_certificate beside it"),
         ("connect", {"tls_trusted": "nothing.pem"}, "tls_trusted: there is no file"),
         ("connect", {"tls_trusted": "gnb.key"}, "TLS takes nothing from"),

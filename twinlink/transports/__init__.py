@@ -19,6 +19,7 @@ __all__ = ["PORT", "Endpoint", "Transport", "names", "transport_class", "transpo
 TRANSPORTS = {
     "memory": ("twinlink.transports.memory", "MemoryTransport", None),
     "mqtt": ("twinlink.transports.mqtt", "MqttTransport", "twinlink[mqtt]"),
+    "tcp": ("twinlink.transports.tcp", "TcpTransport", None),
     "websocket": ("twinlink.transports.websocket", "WebsocketTransport", "twinlink[websocket]"),
     "zenoh": ("twinlink.transports.zenoh", "ZenohTransport", "eclipse-zenoh"),
     "zeromq": ("twinlink.transports.zeromq", "ZeromqTransport", "pyzmq"),

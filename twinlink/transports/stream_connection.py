@@ -20,12 +20,26 @@ GROWTH = 256 * 1024
 # What the kernel holds beyond what TCP has sent.  More waits here, where it is counted and where `offer` sees it.
 UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
+ADDED_OCTETS = 256  # the most that a message has before its frame: the topic, and its length
 MALFORMED = b"", b""
 # OpenSSL's reasons where the other side does not speak TLS
 FOREIGN_TLS = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 
 Octets = bytes | bytearray
 Message = tuple[bytes, Frame]  # topic and frame; `MALFORMED` for what cannot be one
+
+
+def split(octets: Octets, begin: int, end: int) -> Message:
+    """Topic and frame of the message in octets[begin:end]; `MALFORMED` for what cannot be one.
+
+    A long frame is a view of the octets.
+    """
+    at = begin + 1 + octets[begin] if begin < end else 0
+    if not begin + 1 < at <= end:
+        return MALFORMED
+    if end - begin < LONG_OCTETS:
+        return bytes(octets[begin + 1 : at]), bytes(octets[at:end])
+    return bytes(octets[begin + 1 : at]), memoryview(octets)[at:end].toreadonly()
 
 
 class StreamConnection(ABC):
@@ -264,6 +278,10 @@ class StreamConnection(ABC):
             self.on_blocked(self._blocked)
 
     # Control
+
+    @abstractmethod
+    def greet(self) -> None:
+        """Of a connector: begin the handshake."""
 
     @abstractmethod
     def ping(self, now: float) -> None:

@@ -1,403 +1,78 @@
 """WebSocket (RFC 6455): a binary message is a topic and a frame, on one TCP connection for each connector.
 
-It passes HTTP proxies and the Routes of OpenShift, and a browser can read it (docs/protocol.md).  The protocol is that
-of `websockets` without its threads and event loops: the thread in `receive` reads the sockets, and each thread that
-sends writes to them, as a thread of their own would add a thread switch per message.  A connector has one thread, which
-connects.
+It passes HTTP proxies and the Routes of OpenShift, and a browser can read it (docs/protocol.md).
 """
 
-import contextlib
 import logging
-import select
 import socket
-import ssl
-import threading
-import time
-from collections import deque
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
 
 from websockets.exceptions import InvalidOrigin
 from websockets.server import ServerProtocol
 from websockets.typing import Origin
 
-from ..errors import ConfigurationError, TransportError
-from ..process.ip_address import listening_socket
-from ..process.malloc import keep_freed_memory
-from ..process.resolver import listen_addresses
-from ..protocol.frames import HELLO_TOPIC
+from ..protocol.frames import MessageFrame
 from . import websocket_pages, websocket_proxy
-from .base import Endpoint, Frame, Transport, advice, check_descriptors
-from .receive_buffers import ReceiveBuffers
-from .websocket_advice import NEEDS_TLS
-from .websocket_connection import ADDED_OCTETS, SUBPROTOCOL, WebsocketConnection, encode, quiet
-from .websocket_dialer import Dialer
-from .websocket_guard import WebsocketGuard
-from .websocket_options import WebsocketOptions, tls_context
+from .base import Endpoint, Frame
+from .stream import StreamTransport
+from .stream_connection import ADDED_OCTETS, StreamConnection
+from .websocket_connection import SUBPROTOCOL, WebsocketConnection, encode, quiet
+from .websocket_dialer import WebsocketDialer
+from .websocket_options import WebsocketOptions
 
-if TYPE_CHECKING:
-    from ..identity.watched import WatchedIdentity
-    from .websocket_identity import WebsocketIdentity
-
-ACK_INITIAL = ord("a")
-CHECK_S = 0.05  # between two looks at the limits of all connections
-BACKLOG = 1024  # TCP connections that wait to be accepted
-ACCEPTED = 64  # at a time, so that a flood of them blocks nothing else
-TURN = 8  # after so many messages the other sockets are read: one read may bring hundreds of messages
-READY = 64  # sockets that are read in turn, so that what they have sent takes little memory
-RETURN_S = 1.5  # a node that connects again so soon is still up, and gets messages at once
-REPORT_S = 1.0
-DESCRIPTORS = 8  # of files and sockets, with one peer
-FAREWELL_S = 0.3  # to send queued octets at close, and for the other side to end the connection
+REPORTED_ORIGINS = 16
 
 logger = logging.getLogger("twinlink")
 
 
-class WebsocketTransport(Transport):
+class WebsocketTransport(StreamTransport):
     """websockets >= 17."""
 
+    name = "websocket"
+    dialer_class = WebsocketDialer
     options_class = WebsocketOptions
     options: WebsocketOptions
-    takes_identity = True
 
     def __init__(self, endpoint: Endpoint, listening: bool, max_frame: int, options: WebsocketOptions) -> None:
         super().__init__(endpoint, listening, max_frame, options)
         if options.proxy:
             self.via = websocket_proxy.parse(options.proxy)[1]
-        self.scouts = self.via is None  # a proxy that answers proves nothing about the listener
-        self.admits_only_trusted = listening and bool(options.tls_trusted or options.token)
+            self.scouts = False  # a proxy that answers proves nothing about the listener
+        self.admits_only_trusted |= listening and bool(options.token)
         # A browser lets any page connect anywhere, and says from where the page is (RFC 6455 section 10.2); other
         # programs say nothing.
         names = [Origin(name.strip()) for name in options.origins.split(",") if name.strip()]
         self._origins = None if "*" in names else [None, *names]
-        self._tls = tls_context(options, listening)
+        if self._tls is not None:
+            self._tls.set_alpn_protocols(["http/1.1"])  # a proxy would otherwise choose HTTP/2
+        self._reported_origins: set[str] = set()
         self._pages = websocket_pages.read(options.pages) if listening and options.pages else {}
-        self._identity: WebsocketIdentity | None = None
 
-    @property
-    def threads(self) -> int:
-        return 0 if self.listening else 1
+    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
+        return encode(topic, frame, mask=not self.listening)
 
-    def _context(self) -> ssl.SSLContext | None:
-        """For the TLS of a new connection; None for plain ``ws``."""
-        return self._identity.context if self._identity is not None else self._tls
+    def _accepted(self, opened: socket.socket, now: float) -> StreamConnection:
+        protocol = ServerProtocol(
+            origins=self._origins,
+            subprotocols=[SUBPROTOCOL],
+            max_size=self.max_frame + ADDED_OCTETS,
+            logger=quiet,
+        )
+        connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, self._buffers, now)
+        connection.pages, connection.token = self._pages, self.options.token
+        return connection
 
-    def open(self) -> None:
-        check_descriptors(DESCRIPTORS)
-        keep_freed_memory()
-        self._closed = False
-        if self.identity is not None:
-            self._identity = self._authenticated(self.identity)
-        self._unread: deque[WebsocketConnection] = deque()  # with messages for `receive`, in turn
-        self._buffers = ReceiveBuffers()
-        self._serving = threading.Lock()  # of the thread that reads
-        self._table_lock = threading.Lock()
-        self._connections: dict[int, WebsocketConnection] = {}  # by descriptor
-        self._open: tuple[WebsocketConnection, ...] = ()  # those that have completed the handshake
-        self._left: dict[int, float] = {}  # by epoch of a node that took messages: when its last connection was heard
-        self._taken = 0  # messages since the sockets were last polled
-        self._check_s = 0.0
-        self._accept_failed_s = 0.0
-        self._urgent: list[None] = []  # one item for each ack or hello that waits for a connection
-        self._listeners: dict[int, socket.socket] = {}  # by descriptor
-        self._dialer: Dialer | None = None
-        self._guard = WebsocketGuard(f"websocket {self.endpoint}", self.options, self.limits_exceeded, self.listening)
-        self._epoll = select.epoll()
-        try:
-            if self.listening:
-                self._listen()
-            else:
-                self._dialer = Dialer(
-                    self.endpoint,
-                    self.options,
-                    self._context,
-                    self._trusts,
-                    self.epoch,
-                    self.max_frame,
-                    self._buffers,
-                    self._on_connected,
-                    self.internal_errors,
-                )
-                self._dialer.start()
-        except BaseException as error:  # Ctrl-C as well
-            self.close()
-            if not isinstance(error, OSError):
-                raise
-            reason, what = error.strerror or str(error), "listen on" if self.listening else "connect to"
-            raise TransportError(f"websocket cannot {what} {self.endpoint}: {reason}{advice(reason)}") from error
-
-    def _authenticated(self, watched: "WatchedIdentity") -> "WebsocketIdentity":
-        from .websocket_identity import WebsocketIdentity  # needs a package that other links do without
-
-        options = self.options
-        if options.tls or options.tls_certificate or options.tls_private_key or options.tls_trusted:
-            raise ConfigurationError(
-                "a link with an identity has its certificates: leave out tls, tls_certificate, tls_private_key and "
-                "tls_trusted"
-            )
-        return WebsocketIdentity(watched, self.listening)
-
-    def _listen(self) -> None:
-        for address in listen_addresses(self.endpoint.host):
-            bound = listening_socket(address, self.endpoint.port, socket.SOCK_STREAM)
-            self._listeners[bound.fileno()] = bound
-            bound.setblocking(False)
-            bound.listen(BACKLOG)
-            self._epoll.register(bound, select.EPOLLIN)
-
-    # Connections
-
-    def _on_connected(self, connection: WebsocketConnection) -> None:
-        """The dialer has connected; called on its thread."""
-        if connection.inbox:
-            self._unread.append(connection)
-        self._add(connection)
-
-    def _add(self, connection: WebsocketConnection) -> None:
-        def on_blocked(blocked: bool) -> None:
-            with contextlib.suppress(OSError, ValueError):  # it is closed
-                self._epoll.modify(connection.fd, select.EPOLLIN | (select.EPOLLOUT if blocked else 0))
-
-        connection.on_blocked = on_blocked
-        with self._table_lock:
-            if self._closed:
-                connection.abort()
-                connection.close()
-                return
-            self._connections[connection.fd] = connection
-            self._epoll.register(connection.fd, select.EPOLLIN)
-            self._list_open()
-
-    def _list_open(self) -> None:
-        self._open = tuple(one for one in self._connections.values() if one.is_open and not one.ended)
-
-    def _remove(self, connection: WebsocketConnection, now: float) -> None:
-        with self._table_lock:
-            del self._connections[connection.fd]
-            self._epoll.unregister(connection.fd)
-            connection.close()
-            self._list_open()
-        if connection.epoch is not None and connection.takes_data:
-            self._left = {epoch: at for epoch, at in self._left.items() if now - at < RETURN_S}
-            self._left[connection.epoch] = connection.heard_s
-        if self._dialer is not None:
-            self._dialer.lost()
-            return
-        if isinstance(error := connection.protocol.handshake_exc, InvalidOrigin):
-            self._guard.on_web_page(error.value or "")
-        elif connection.is_foreign:
-            self.foreign_connections += 1
-        if self._identity is not None and (refusal := self._identity.failure(connection)):
-            self.refusals.add(refusal)
-
-    def _refuses(self, connection: WebsocketConnection) -> bool:
-        refusal = self._identity.refuses(connection) if self._identity is not None else None
-        if refusal is not None:
-            self.refusals.add(refusal)
-        return refusal is not None
-
-    def _trusts(self, connection: WebsocketConnection) -> bool:
-        return self._identity is None or self._identity.peer_of(connection) is not None
-
-    def tick(self) -> None:
-        if self._identity is None:
-            needs = self._dialer is not None and self._dialer.needs_tls
-            self.authentication_problem = NEEDS_TLS if needs else None
-            return
-        self._identity.watched.refresh()
-        for one in self._open:
-            if not self._trusts(one):  # it was revoked, or has expired
-                one.abort()
-        if self._dialer is not None:
-            where = f"the listener at {self.endpoint.host} port {self.endpoint.port}"
-            self.authentication_problem = self._identity.problem(where, self._dialer.error, self._dialer.errors)
-
-    def _accept(self, listener: socket.socket, now: float) -> None:
-        context = self._context()
-        for _ in range(ACCEPTED):
-            try:
-                opened, _ = listener.accept()
-            except BlockingIOError:
-                return
-            except ConnectionError:  # it has ended already
-                continue
-            except OSError as error:  # such as no more descriptors
-                self._epoll.modify(listener.fileno(), 0)  # until the limits are checked
-                if now - self._accept_failed_s > REPORT_S:
-                    logger.warning("websocket %s: cannot accept a connection: %s", self.endpoint, error.strerror)
-                self._accept_failed_s = now
-                return
-            try:
-                protocol = ServerProtocol(
-                    origins=self._origins,
-                    subprotocols=[SUBPROTOCOL],
-                    max_size=self.max_frame + ADDED_OCTETS,
-                    logger=quiet,
-                )
-                if context is not None:
-                    opened = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
-                connection = WebsocketConnection(opened, protocol, self.options.unsent_octets, self._buffers, now)
-                connection.pages, connection.token = self._pages, self.options.token
-                connection.refuses = partial(self._refuses, connection)
-                self._add(connection)
-            except OSError:  # it has ended already
-                opened.close()
-
-    def _on_open(self, connection: WebsocketConnection, now: float) -> None:
-        """A connection to this listener has completed its handshake."""
-        epoch = connection.epoch
-        if epoch is not None:
-            returns = now - self._left.get(epoch, now - RETURN_S) < RETURN_S
-            for one in self._open:
-                if one.epoch == epoch:
-                    returns |= one.takes_data and now - one.heard_s < RETURN_S
-                    one.abort()  # the node has left it
-            connection.takes_data = returns
-        with self._table_lock:
-            self._list_open()
-
-    def joins(self, epoch: int, hears_us: bool) -> bool:
-        joining = False
-        for one in self._open:
-            if one.epoch == epoch:
-                one.takes_data = hears_us
-                joining = not hears_us
-        return joining
-
-    def parted(self) -> None:
-        self._left.clear()
-        for one in self._open:
-            if one.epoch is not None:
-                one.takes_data = False
-
-    def why_alone(self) -> str | None:
-        return self._dialer.failure if self._dialer is not None else None
-
-    def renew(self, patience: int) -> None:
-        if self._dialer is not None:
-            self._dialer.dial(patience, next(iter(self._open), None), time.monotonic())
-
-    def reached(self, patience: int) -> None:
-        self.renew(patience)
-
-    # Sending
-
-    def send(self, topic: bytes, frame: bytes) -> None:
-        if not self._open:
-            self._serve_unread()
-        # Locks are not fair: threads that send continuously would delay acks by seconds.
-        if topic[0] == ACK_INITIAL or topic == HELLO_TOPIC:
-            try:
-                self._urgent.append(None)
-                self._transmit(topic, frame, self._open)
-            finally:
-                self._urgent.pop()
-        else:
-            while self._urgent:
-                time.sleep(0)
-            self._transmit(topic, frame, [one for one in self._open if one.takes_data])
-
-    def offer(self, topic: bytes, frame: bytes) -> None:
-        # What waits would be ahead of our hello, and without a peer that acknowledges nothing would limit it.
-        self._transmit(topic, frame, [one for one in self._open if one.takes_data and not one.unsent_octets])
-
-    def _transmit(self, topic: bytes, frame: bytes, connections: Sequence[WebsocketConnection]) -> None:
-        if connections and not self._closed:
-            parts = encode(topic, frame, mask=not self.listening)
-            for one in connections:
-                one.transmit(parts)
-
-    def _serve_unread(self) -> None:
-        """Complete handshakes, if no thread is in `receive`: perhaps none has been yet."""
-        if self._serving.acquire(blocking=False):
-            try:
-                if not self._closed:
-                    self._serve(0.0)
-            finally:
-                self._serving.release()
-
-    # Receiving
-
-    def receive(self, timeout_s: float) -> tuple[bytes, Frame] | None:
-        unread = self._unread
-        self._taken += 1
-        if not unread or (self._taken >= TURN and len(self._open) > 1):
-            with self._serving:
-                self._serve(0.0 if unread else timeout_s)
-            if not unread:
-                return None
-        connection = unread[0]
-        topic, frame = connection.inbox.popleft()
-        if connection.inbox:
-            unread.rotate(-1)
-        else:
-            self._guard.unread_octets -= connection.inbox_octets
-            connection.inbox_octets = 0
-            unread.popleft()
-        if self._identity is not None:
-            self.sender = self._identity.peer_of(connection)
-        return topic, frame
-
-    def _serve(self, timeout_s: float) -> None:
-        """Read what has arrived within this time, and write what waits for sockets that take it.
-
-        Where messages of some connections wait, nothing more is read from those, but their ends by `close`.
-        """
-        self._taken = 0
-        ready, some_unread, has_room = self._epoll.poll(timeout_s, READY), bool(self._unread) and not self._closed, True
-        now = time.monotonic()
-        for fd, events in ready:
-            if (connection := self._connections.get(fd)) is not None:
-                if events & select.EPOLLOUT:
-                    connection.flush()
-                if events & ~select.EPOLLOUT and not (some_unread and connection.inbox):
-                    has_room = has_room and (
-                        self._guard.unread_octets < self.options.unread_octets
-                        or self._guard.has_room(list(self._connections.values()), list(self._unread), now)
-                    )
-                    if has_room or connection.ended:
-                        self._read(connection, now)
-            elif (listener := self._listeners.get(fd)) is not None:
-                self._accept(listener, now)
-        if now >= self._check_s:
-            self._check_s = now + CHECK_S
-            self._guard.check(list(self._connections.values()), now)
-            for fd in self._listeners:
-                self._epoll.modify(fd, select.EPOLLIN)
-
-    def _read(self, connection: WebsocketConnection, now: float) -> None:
-        was_open, unread_octets = connection.is_open, connection.partial_octets + connection.inbox_octets
-        was_unread = bool(connection.inbox)
-        connection.read(now)
-        if connection.inbox and not was_unread:
-            self._unread.append(connection)
-        self._guard.unread_octets += connection.partial_octets + connection.inbox_octets - unread_octets
-        if connection.is_open and not was_open:
-            self._on_open(connection, now)
-        if connection.ended:
-            self._remove(connection, now)
-
-    # Closing
-
-    def close(self) -> None:
-        with self._table_lock:
-            self._closed = True
-        deadline = time.monotonic() + FAREWELL_S
-        if self._dialer is not None:
-            self._dialer.stop(FAREWELL_S)
-        for listener in self._listeners.values():
-            listener.close()
-        self._listeners.clear()
-        for one in list(self._connections.values()):
-            if one.is_open:
-                one.say_close()
-            else:
-                one.abort()
-        while self._connections and (left_s := deadline - time.monotonic()) > 0:
-            self._serve(left_s)
-        for one in self._connections.values():
-            one.abort()
-            one.close()
-        self._open = ()
-        self._epoll.close()
+    def _is_refused(self, connection: StreamConnection) -> bool:
+        assert isinstance(connection, WebsocketConnection)
+        error = connection.protocol.handshake_exc
+        if not isinstance(error, InvalidOrigin):
+            return False
+        self.limits_exceeded["origins"] += 1
+        origin = error.value or ""
+        if origin not in self._reported_origins and len(self._reported_origins) < REPORTED_ORIGINS:
+            self._reported_origins.add(origin)
+            logger.warning(
+                "websocket %s: refused a web page of %s; if it may read and send here, add it to the option origins",
+                self.endpoint, origin,
+            )  # fmt: skip
+        return True

@@ -11,8 +11,9 @@ import re
 import socket
 from struct import Struct
 
+from websockets import frames
 from websockets.client import ClientProtocol
-from websockets.frames import CloseCode, Frame, Opcode
+from websockets.frames import CloseCode, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
@@ -23,14 +24,14 @@ try:
 except ImportError:  # it was built without a compiler
     from websockets.utils import apply_mask
 
+from ..protocol.frames import MessageFrame, SplitFrame
 from . import websocket_pages
-from .base import Frame as LinkFrame
+from .base import Frame
 from .receive_buffers import ReceiveBuffers
-from .stream_connection import FOREIGN_TLS, LONG_OCTETS, MALFORMED, Message, Octets, StreamConnection
+from .stream_connection import FOREIGN_TLS, MALFORMED, Octets, StreamConnection, split
 from .websocket_pages import Page
 
 SUBPROTOCOL = Subprotocol("twinlink.1")
-ADDED_OCTETS = 256  # the most that a message has before its frame: the topic, and its length
 EPOCH = re.compile(r"[?&]epoch=([0-9a-f]{16})(?:&|$)")  # in the request target of a node
 REQUEST_OCTETS = 16 * 1024  # of a handshake's request
 FORBIDDEN = 403  # HTTP's status for a peer with a key that is not trusted
@@ -50,7 +51,7 @@ quiet = logging.getLogger("twinlink.websocket")
 quiet.setLevel(logging.ERROR)
 
 
-def encode(topic: bytes, frame: LinkFrame, mask: bool) -> tuple[LinkFrame, ...]:
+def encode(topic: bytes, frame: MessageFrame, mask: bool) -> tuple[Frame, ...]:
     """A message as the parts of its WebSocket frame; clients mask (RFC 6455 section 5.3)."""
     length = 1 + len(topic) + len(frame)
     masked = MASKED if mask else 0
@@ -60,32 +61,21 @@ def encode(topic: bytes, frame: LinkFrame, mask: bool) -> tuple[LinkFrame, ...]:
         head = _medium(BINARY, masked | TWO_MORE, length)
     else:
         head = _long(BINARY, masked | EIGHT_MORE, length)
+    header, payload = (frame.header, frame.payload) if type(frame) is SplitFrame else (b"", frame)
+    begin = b"".join((bytes((len(topic),)), topic, header))
     if mask:
         key = os.urandom(KEY_OCTETS)
-        return (b"".join((head, key, apply_mask(b"".join((bytes((len(topic),)), topic, frame)), key))),)
+        head, begin, payload = head + key, b"", apply_mask(begin + payload, key)
     if length < JOINED_OCTETS:
-        return (b"".join((head, bytes((len(topic),)), topic, frame)),)
-    return b"".join((head, bytes((len(topic),)), topic)), frame
-
-
-def decode(octets: Octets, begin: int, end: int) -> Message:
-    """Topic and frame of the message in octets[begin:end]; `MALFORMED` for what cannot be one.
-
-    A long frame is a view of the octets.
-    """
-    at = begin + 1 + octets[begin] if begin < end else 0
-    if not begin + 1 < at <= end:
-        return MALFORMED
-    if end - begin < LONG_OCTETS:
-        return bytes(octets[begin + 1 : at]), bytes(octets[at:end])
-    return bytes(octets[begin + 1 : at]), memoryview(octets)[at:end].toreadonly()
+        return (b"".join((head, begin, payload)),)
+    return head + begin, payload
 
 
 class WebsocketConnection(StreamConnection):
     """As `StreamConnection`.
 
     Args:
-        protocol: of a client that has sent its request, or of a server.
+        protocol: of a client or a server.
 
     Attributes:
         pages: what a browser may ask for in place of a WebSocket.
@@ -120,10 +110,6 @@ class WebsocketConnection(StreamConnection):
         if self.tls_error is not None:
             return self.tls_error.reason in FOREIGN_TLS
         return bool(self.refused) or not b"GET ".startswith(self.begins[:4])
-
-    def encode(self, topic: bytes, frame: LinkFrame) -> tuple[LinkFrame, ...]:
-        """A message as the octets that `transmit` takes."""
-        return encode(topic, frame, self._masks)
 
     # Receiving
 
@@ -168,6 +154,7 @@ class WebsocketConnection(StreamConnection):
         self.is_open = response.status_code == 101
 
     def _on_response(self, response: Response) -> None:
+        self.is_forbidden = response.status_code == FORBIDDEN
         if self.protocol.handshake_exc is None:
             if self.protocol.subprotocol == SUBPROTOCOL:
                 self.is_open = True
@@ -200,9 +187,9 @@ class WebsocketConnection(StreamConnection):
                 self.inbox_octets += length
                 if masked:
                     message = apply_mask(memoryview(octets)[body:after], octets[body - KEY_OCTETS : body])
-                    self.inbox.append(decode(message, 0, length))
+                    self.inbox.append(split(message, 0, length))
                 else:
-                    self.inbox.append(decode(octets, body, after))
+                    self.inbox.append(split(octets, body, after))
             at = after
         return at
 
@@ -211,13 +198,13 @@ class WebsocketConnection(StreamConnection):
         protocol = self.protocol
         protocol.receive_data(octets)
         for frame in protocol.events_received():
-            assert isinstance(frame, Frame)
+            assert isinstance(frame, frames.Frame)
             self._on_frame(frame)
         self._is_over = protocol.parser_exc is not None or protocol.close_rcvd is not None
         self._assembled_octets = len(self._fragments) if self._fragments is not None else 0
         self._answer()
 
-    def _on_frame(self, frame: Frame) -> None:
+    def _on_frame(self, frame: frames.Frame) -> None:
         # RFC 6455 section 5.4: proxies may divide a message.
         if frame.opcode not in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
             return
@@ -229,12 +216,18 @@ class WebsocketConnection(StreamConnection):
         if frame.fin:
             message, self._fragments = self._fragments, None
             self.inbox_octets += len(message or b"")
-            self.inbox.append(MALFORMED if message is None else decode(message, 0, len(message)))
+            self.inbox.append(MALFORMED if message is None else split(message, 0, len(message)))
 
     def _on_end(self) -> None:
         self.protocol.receive_eof()
 
     # Control
+
+    def greet(self) -> None:
+        """Send the request."""
+        assert isinstance(self.protocol, ClientProtocol)
+        self.protocol.send_request(self.protocol.connect())
+        self._answer()
 
     def _answer(self) -> None:
         for written in self.protocol.data_to_send():
@@ -246,7 +239,7 @@ class WebsocketConnection(StreamConnection):
     def ping(self, now: float) -> None:
         """Have the other side answer, as every WebSocket program does."""
         self.pinged_s = now
-        self.transmit((Frame(Opcode.PING, b"").serialize(mask=self._masks),))
+        self.transmit((frames.Frame(Opcode.PING, b"").serialize(mask=self._masks),))
 
     def say_close(self) -> None:
         """Begin the closing handshake (RFC 6455 section 7.1.2), behind all that is to be sent."""

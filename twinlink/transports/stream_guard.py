@@ -1,19 +1,14 @@
 """Bounds what one connection can cost the others, and finds those that have lost the other side."""
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 
 from .connection_guard import SILENT, SILENT_S, EndReports
-from .websocket_connection import WebsocketConnection
-from .websocket_options import WebsocketOptions
-
-REPORTED_ORIGINS = 16
-
-logger = logging.getLogger("twinlink")
+from .stream_connection import StreamConnection
+from .stream_options import StreamOptions
 
 
-class WebsocketGuard:
+class StreamGuard:
     """The connections of a node.  One thread calls all methods.
 
     Args:
@@ -26,25 +21,12 @@ class WebsocketGuard:
             them, and `has_room` counts anew.
     """
 
-    def __init__(self, where: str, options: WebsocketOptions, ended: Counter[str], listening: bool) -> None:
+    def __init__(self, where: str, options: StreamOptions, ended: Counter[str], listening: bool) -> None:
         self._options = options
-        self._where = where
-        self._ended = ended
         self._reports = EndReports(where, ended, listening)
-        self._origins: set[str] = set()  # that were reported
         self.unread_octets = 0
 
-    def on_web_page(self, origin: str) -> None:
-        """A web page from there was refused."""
-        self._ended["origins"] += 1
-        if origin not in self._origins and len(self._origins) < REPORTED_ORIGINS:
-            self._origins.add(origin)
-            logger.warning(
-                "%s: refused a web page of %s; if it may read and send here, add it to the option origins",
-                self._where, origin,
-            )  # fmt: skip
-
-    def check(self, connections: Sequence[WebsocketConnection], now: float) -> None:
+    def check(self, connections: Sequence[StreamConnection], now: float) -> None:
         """End connections beyond the limits; ping those that are silent.  ``now`` is monotonic, in seconds."""
         for one in connections:
             if one.overflowed:
@@ -55,9 +37,7 @@ class WebsocketGuard:
                 self._limit_silence(one, now)
         self._limit_numbers([one for one in connections if not one.ended], now)
 
-    def has_room(
-        self, connections: Sequence[WebsocketConnection], unread: Sequence[WebsocketConnection], now: float
-    ) -> bool:
+    def has_room(self, connections: Sequence[StreamConnection], unread: Sequence[StreamConnection], now: float) -> bool:
         """Whether more may be read.
 
         Where incomplete messages alone take too much, the connections with the longest are ended.
@@ -72,7 +52,7 @@ class WebsocketGuard:
         self.unread_octets = partial + sum(one.inbox_octets for one in unread)
         return self.unread_octets < self._options.unread_octets
 
-    def _limit_handshake(self, one: WebsocketConnection, now: float) -> None:
+    def _limit_handshake(self, one: StreamConnection, now: float) -> None:
         """The opening handshake, or what is left of the closing one."""
         limit_s = self._options.handshake_ms / 1000
         if one.finished_s is not None:
@@ -83,14 +63,14 @@ class WebsocketGuard:
         elif not one.begins and not one.is_secure and now - one.opened_s > SILENT_S:
             self._end(one, "handshakes", SILENT, now, self._reports.on_silence)
 
-    def _limit_silence(self, one: WebsocketConnection, now: float) -> None:
+    def _limit_silence(self, one: StreamConnection, now: float) -> None:
         if one.pinged_s > one.heard_s:
             if (now - one.pinged_s) * 1000 > self._options.heartbeat_timeout_ms:
                 self._end(one, "heartbeat_timeout_ms", "has not answered a ping", now)
         elif (now - one.heard_s) * 1000 > self._options.heartbeat_ms:
             one.ping(now)
 
-    def _limit_numbers(self, connections: list[WebsocketConnection], now: float) -> None:
+    def _limit_numbers(self, connections: list[StreamConnection], now: float) -> None:
         """End connections beyond their number: first those without a handshake, the oldest first."""
         pending = sorted((one for one in connections if not one.is_open), key=lambda one: one.opened_s)
         excess = max(len(connections) - self._options.connections, len(pending) - self._options.handshakes)
@@ -103,7 +83,7 @@ class WebsocketGuard:
             left.remove(last)
             self._end(last, "connections", "was one too many", now)
 
-    def _limit_partial(self, connections: list[WebsocketConnection], now: float) -> None:
+    def _limit_partial(self, connections: list[StreamConnection], now: float) -> None:
         """End the connections with the longest incomplete messages while these take too much memory."""
         total = sum(one.partial_octets for one in connections)
         for one in sorted(connections, key=lambda one: -one.partial_octets):
@@ -112,6 +92,6 @@ class WebsocketGuard:
             total -= one.partial_octets
             self._end(one, "unread_octets", "had sent too much of a message without its end", now)
 
-    def _end(self, one: WebsocketConnection, option: str, reason: str, now: float, advice: str = "") -> None:
+    def _end(self, one: StreamConnection, option: str, reason: str, now: float, advice: str = "") -> None:
         one.abort()
         self._reports.add(one.address, option, reason, now, advice)

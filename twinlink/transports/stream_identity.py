@@ -1,22 +1,19 @@
-"""Identities on WebSocket: TLS 1.3 with a certificate of each side, which is one of those that the other trusts.
+"""Identities on plain sockets: TLS 1.3 with a certificate of each side, which is one of those that the other trusts.
 
 The certificates are self-signed and pinned, or of an authority that both sides trust: hosts in them do not count.  A
-listener lets a peer with a revoked key finish the handshake of TLS, to refuse it by name, with HTTP status 403.
+listener lets a peer with a revoked key finish the handshake of TLS, to refuse it by name.
 """
 
 import ssl
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from websockets.exceptions import InvalidStatus
-
 from ..identity import certificates
 from ..identity.watched import WatchedIdentity
 from ..protocol.authentication import AuthenticatedPeer
 from . import identity_advice
 from .refusals import Refusal
-from .stream_connection import FOREIGN_TLS
-from .websocket_connection import FORBIDDEN, WebsocketConnection
+from .stream_connection import FOREIGN_TLS, StreamConnection
 
 SURE = 3  # attempts in a row that ended alike: one alone may have met the end of a listener
 EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
@@ -30,7 +27,7 @@ class _Keys(NamedTuple):
     context: ssl.SSLContext
 
 
-class WebsocketIdentity:
+class StreamIdentity:
     """The identity of one transport; any thread may use it."""
 
     def __init__(self, watched: WatchedIdentity, listening: bool) -> None:
@@ -67,7 +64,7 @@ class WebsocketIdentity:
         """For a new connection, with the keys of now."""
         return self._current().context
 
-    def peer_of(self, connection: WebsocketConnection) -> AuthenticatedPeer | None:
+    def peer_of(self, connection: StreamConnection) -> AuthenticatedPeer | None:
         """The peer that a connection has proved to belong to; None: it is not trusted, or not any more."""
         self.watched.refresh()
         authority = self._authorities.get(connection.context, b"") if connection.context is not None else b""
@@ -75,7 +72,7 @@ class WebsocketIdentity:
 
     # A listener
 
-    def refuses(self, connection: WebsocketConnection) -> Refusal | None:
+    def refuses(self, connection: StreamConnection) -> Refusal | None:
         """Why a connection that has completed TLS may not go on; None: it may."""
         peer = self.peer_of(connection)
         if peer is not None and _may_have(peer, connection.epoch):
@@ -89,7 +86,7 @@ class WebsocketIdentity:
         name = issued.name if issued is not None else ""
         return Refusal(name, connection.address, self.watched.why_not(name))
 
-    def failure(self, connection: WebsocketConnection) -> Refusal | None:
+    def failure(self, connection: StreamConnection) -> Refusal | None:
         """Why TLS has ended a connection before it was open; None: for nothing that concerns keys."""
         error, address = connection.tls_error, connection.address
         if error is None or connection.is_open:
@@ -113,8 +110,7 @@ class WebsocketIdentity:
             return identity_advice.none_trusted(self.watched.identity.folder)
         if isinstance(error, ssl.SSLCertVerificationError):
             return identity_advice.refused_here(where, self.watched)
-        forbidden = isinstance(error, InvalidStatus) and error.response.status_code == FORBIDDEN
-        if forbidden or (isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")):
+        if isinstance(error, PermissionError) or (isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")):
             return identity_advice.refused_there(where, self.watched.identity)
         if isinstance(error, ssl.SSLError | ConnectionError) and errors >= SURE:
             return identity_advice.none_there(where)
