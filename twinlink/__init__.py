@@ -20,6 +20,7 @@ from .errors import (
     PayloadTooLarge,
     PeerTimeout,
     SendTimeout,
+    StateFull,
     TransportError,
     TransportMissing,
     TwinlinkError,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .opening import open, open_async, open_links
     from .runtime.receiver import EventStream, Receiver
     from .runtime.sender import Sender
+    from .state import Change, Item, State, Value
     from .sync import Sync
 
 __version__ = "0.1.0"
@@ -61,6 +63,7 @@ __all__ = [
     "AckTimeout",
     "AuthenticationError",
     "Batch",
+    "Change",
     "ConfigurationError",
     "Duplicate",
     "Event",
@@ -68,6 +71,7 @@ __all__ = [
     "Gap",
     "HandlerError",
     "InternalError",
+    "Item",
     "LimitExceeded",
     "Link",
     "LinkClosed",
@@ -88,12 +92,15 @@ __all__ = [
     "SendTimeout",
     "Sender",
     "Stale",
+    "State",
+    "StateFull",
     "Sync",
     "SyncChanged",
     "TransportError",
     "TransportMissing",
     "TwinlinkError",
     "Unclaimed",
+    "Value",
     "events",
     "open",
     "open_async",
@@ -105,12 +112,16 @@ __all__ = [
 _LATER = {
     "Ack": "message",
     "Batch": "batch",
+    "Change": "state",
     "EventStream": "runtime.receiver",
+    "Item": "state",
     "Link": "link",
     "Message": "message",
     "Receiver": "runtime.receiver",
     "Sender": "runtime.sender",
+    "State": "state",
     "Sync": "sync",
+    "Value": "state",
     "open": "opening",
     "open_async": "opening",
     "open_links": "opening",

@@ -10,6 +10,7 @@ TwinlinkError
 │   └── AuthenticationError            one side refuses the other's identity; says which, and what repairs it
 ├── SendTimeout (TimeoutError)         the peers did not take what was sent before; nothing was sent
 ├── AckTimeout (TimeoutError)          messages without acknowledgement; which (``missing``) and why (``reason``)
+├── StateFull                          a state takes no more values; nothing was set
 └── MalformedPayload (ValueError)      a payload does not have the format in which it is read
 
 Loss, gaps, duplicates and peers that come and go are not errors but events (``twinlink.events``).
@@ -46,6 +47,10 @@ class TransportError(TwinlinkError, OSError):
 
 class PayloadTooLarge(TwinlinkError, ValueError):
     """The payload is longer than the link's limit; nothing was sent."""
+
+
+class StateFull(TwinlinkError):
+    """A state holds as many values, or octets, as it takes; nothing was set."""
 
 
 class LinkClosed(TwinlinkError):

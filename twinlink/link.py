@@ -4,10 +4,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import Any, Self, cast
 
+from .attachments import Attachments
 from .errors import ConfigurationError, LinkClosed, PeerTimeout, TransportError
 from .events import Event
 from .message import Ack, Message
@@ -39,21 +39,13 @@ from .sync import Sync
 from .transports import Transport
 from .transports.base import check_threads
 
-if TYPE_CHECKING:
-    from .mirror import Mirror
-    from .recording.options import RecordingOptions
-    from .recording.recorder import Recorder
-    from .transport_options import TransportName
-
 CLOSE_S = 0.25  # close waits this long for the thread that leads
-MIRROR_QUEUE_OCTETS = 16 * 1024 * 1024
-_RECORDED = "node", "transport_name", "endpoint", "listening", "max_payload"  # what a manifest says of a link
 THREADS = 3  # the one that receives, heartbeat thread and transmit thread
 
 logger = logging.getLogger("twinlink")
 
 
-class Link(Misnamed):
+class Link(Attachments, Misnamed):
     """One end of the channel; made by `twinlink.open`.  Every method may be called from any thread.
 
     Attributes:
@@ -111,8 +103,7 @@ class Link(Misnamed):
         )
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe, self._senders)
-        self._recorder: Recorder | None = None
-        self._mirrors: list[Mirror] = []
+        Attachments.__init__(self)
         self._start()
 
     def _start(self) -> None:
@@ -303,61 +294,6 @@ class Link(Misnamed):
         }
         return cast(LinkStats, stats)
 
-    def record(self, path: str | os.PathLike[str], **options: Unpack["RecordingOptions"]) -> "Recorder":
-        """Record what this link sends and receives from now on, until the recorder or the link is closed.
-
-        The file is MCAP (docs/recordings.md); `twinlink.recording.RecorderOptions` has the options.  A link has one
-        recorder at a time.
-
-        Raises:
-            ConfigurationError: an option cannot be used, or the link is being recorded already.
-            RecordingMissing: the package mcap is not installed.
-            LinkClosed: the link was closed.
-            OSError: the file exists, or cannot be written.
-        """
-        from .recording import Recorder, RecorderOptions  # needs a package that other links do without
-
-        self._check_open()
-        if self._recorder is not None and not self._recorder.closed:
-            raise ConfigurationError(f"the link is being recorded to {self._recorder.path}: close that first")
-        configuration = {name: getattr(self, name) for name in _RECORDED}
-        self._recorder = Recorder(
-            self._driver,
-            self._transport.internal_errors,
-            Path(path),
-            RecorderOptions.checked(options),
-            configuration,
-            self.stats,
-        )
-        return self._recorder
-
-    def mirror(
-        self, listen: str, *, transport: "TransportName | None" = None, queue_octets: int = MIRROR_QUEUE_OCTETS
-    ) -> "Mirror":
-        """Show observers what this link sends and receives, at an endpoint of their own (docs/observers.md).
-
-        An observer is any program that connects there; with an identity, one whose role is ``observer``.  It delays
-        nothing: what it is too slow for is left out.  Without an observer nothing is done.  The mirror ends with the
-        link.
-
-        Args:
-            listen: endpoint for observers, as of `twinlink.open`.
-            transport: for observers; the link's own by default.
-            queue_octets: that may wait to be shown; what comes beyond is left out, and counted.
-
-        Raises:
-            ConfigurationError, TransportError: as `twinlink.open`.
-            LinkClosed: the link was closed.
-        """
-        from .mirror import open_mirror  # most links do without
-
-        self._check_open()
-        arguments.check_octets("queue_octets", queue_octets)
-        identity, name = str(self.identity.identity.folder) if self.identity else "", transport or self.transport_name
-        observed = self._driver, self._transport.internal_errors
-        self._mirrors.append(open_mirror(Link, name, listen, self.node, identity, *observed, queue_octets))
-        return self._mirrors[-1]
-
     def _in_callback(self) -> bool:
         return self._leader_follower.is_leading and self._driver.callbacks.running
 
@@ -417,10 +353,7 @@ class Link(Misnamed):
         self._state.closing = True
         try:
             self._shutdown.run()
-            if self._recorder is not None:
-                self._recorder.close()
-            for mirror in self._mirrors:
-                mirror.close()
+            self._close_attachments()
         finally:
             exit_hooks.unregister(self)
 

@@ -32,6 +32,8 @@ LAYERS = (
     ("runtime",),
     ("mirror",),
     ("recording",),
+    ("state",),
+    ("attachments",),
     ("link",),
     ("aio",),
     ("opening",),

@@ -24,6 +24,7 @@ _CONTROLS = "\t\r\n\x1b"  # that text may hold: of its lines, and of its colours
 _VALUES, _VALUE_OCTETS = 8, 64  # of an array: how many are shown, if they are no longer than that
 _JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{"\d\]-])')
 _SPECTRUM, _SLOTS_VERSION, _SENSING_OCTETS, _SENSING_RANGE_OCTETS = b'{"format":"twinlink-spectrum/', 2, 36, 6
+_STATE = b"tK\x01\x00"
 _DB_FLOOR = 1e-3  # LSB^2: what is less has no level
 
 
@@ -166,6 +167,14 @@ def _is_signed(head: bytes, octets: int) -> bool:
     return possible and head[:2] == signed_payload.MAGIC and head[2] in (1, 2)
 
 
+def _state(payload: bytes | memoryview) -> str:
+    from twinlink.state.record import decode
+
+    records = decode(payload)
+    names = ", ".join(f"{one.slot.key} {one.slot.column}" for one in records[:_VALUES])
+    return f"{names}{', ...' if len(records) > _VALUES else ''}"
+
+
 def _carrier(scs_hz: int, centre_hz: float) -> str:
     return f"{scs_hz / 1e3:g} kHz at {centre_hz / 1e9:.6g} GHz"
 
@@ -181,5 +190,6 @@ _FORMATS = (
     _Format("slots", lambda head, octets: octets >= 88 and head[:3] == bytes((0, 0, _SLOTS_VERSION)), _slots),
     _Format("MGEN", _is_mgen, _mgen),
     _Format("sensing", _is_sensing, _sensing),
+    _Format("state", lambda head, _: head.startswith(_STATE), _state),
     _Format("signed", _is_signed, _signed),
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ..events import Event
+from ..events import Event, PeerDown, PeerUp
 from .frames import Kind
 from .frames import frame as make_frame
 
@@ -29,13 +29,14 @@ class Context:
         outbox: topic and frame of what is to be sent, in order.
         hello_due: a hello is to be sent now.
         max_payload: octets of the longest payload that this side sends, and some peer takes that may get it.
+        peer_watchers: functions that get each `PeerUp` and `PeerDown`, as deliveries, beside the application.
         transmit_due: what waits in the queue of a flow may leave now.
         uninterrupted: makes a context manager for steps that no exception of a signal handler may come between.
     """
 
     __slots__ = (
         "deliveries", "epoch", "events", "has_new_events", "hello_due", "max_payload", "mono_ns", "now_ns", "outbox",
-        "transmit_due", "uninterrupted",
+        "peer_watchers", "transmit_due", "uninterrupted",
     )  # fmt: skip
 
     def __init__(self, epoch: int, uninterrupted: Callable[[], AbstractContextManager[None]]) -> None:
@@ -46,12 +47,20 @@ class Context:
         self.outbox: deque[tuple[bytes, bytes]] = deque()
         self.has_new_events = self.hello_due = self.transmit_due = False
         self.max_payload = 0
+        self.peer_watchers: tuple[Callable[[Event], None], ...] = ()
         self.uninterrupted = uninterrupted
 
     def report(self, event: Event) -> None:
         """An event for the application."""
         self.events.append(event)
         self.has_new_events = True
+        if isinstance(event, PeerUp | PeerDown):
+            self.deliveries.extend((watcher, (event,), "", MESSAGES) for watcher in self.peer_watchers)
+
+    def watch_peers(self, watcher: Callable[[Event], None], up: Sequence[Event]) -> None:
+        """Have a function get each `PeerUp` and `PeerDown` from now on; ``up``: those of the peers that are up."""
+        self.peer_watchers = (*self.peer_watchers, watcher)
+        self.deliveries.append((watcher, up, "", MESSAGES))
 
     def send_control(self, topic: bytes, kind: Kind, body: bytes) -> None:
         """Have a frame sent, with the time of the input at hand."""

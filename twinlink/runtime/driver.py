@@ -8,7 +8,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 from ..errors import TransportError
-from ..events import Event, InternalError, Refused
+from ..events import Event, InternalError, PeerUp, Refused
 from ..message import Message
 from ..process import internal_errors
 from ..process.signals import DeferSignals
@@ -247,6 +247,13 @@ class SessionDriver:
             vars(session).update(tapped(session, tap))
         if self._transport.identity is None:
             self._receive = session.receive
+
+    def watch_peers(self, watcher: Callable[[Event], None]) -> None:
+        """Call a function with each `PeerUp` and `PeerDown` from now on; of the peers that are up, one comes first."""
+        with DeferSignals(), self.lock:
+            known = self.session.known_peers()
+            up = [PeerUp(_time_ns(), peer.node, peer.epoch) for peer in known if peer.up]
+            self.session.watch_peers(watcher, up)
 
     def _tell_events(self) -> None:
         self.session.has_new_events = False

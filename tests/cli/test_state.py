@@ -1,0 +1,91 @@
+"""`twinlink state`: shows, watches and sets, over a link and as a process."""
+
+import pytest
+
+import twinlink
+from tests.cli.running import Start
+from twinlink.testing import free_endpoint, patience, wait_until
+
+
+def test_shows_sets_and_removes(start: Start) -> None:
+    at = free_endpoint()
+    with twinlink.open("zeromq", listen=at, node="twin-1") as link:
+        state = link.state("prb-block")
+        version = state.desire("cell-1", {"prbs": [40, 41]}, expires_s=1000)
+        state.report("cell-1", b"\x00\x01", answers=version)
+        shown = start("state", "show", "prb-block", "--connect", at)
+        assert shown.code() == 0
+        assert shown.out[0].split() == ["key", "column", "set", "by", "age", "s", "ends", "in", "s", "answers", "value"]
+        assert [line.split()[0:3] for line in shown.out[1:]] == [
+            ["cell-1", "desired", "twin-1"],
+            ["cell-1", "reported", "twin-1"],
+        ]
+        assert shown.out[1].endswith('- {"prbs":[40,41]}')
+        assert shown.out[2].endswith("it 2 octets: 00 01")
+
+        setting = start("state", "set", "prb-block", "cell-2", "hello", "--connect", at, "--json")
+        assert setting.code() == 0
+        record = setting.records()[-1]
+        assert record["acknowledged"] == ["twin-1"]
+        found = state["cell-2"].desired
+        assert found is not None
+        assert (found.payload, found.version) == (b"hello", record["version"])
+
+        removing = start("state", "remove", "prb-block", "cell-1", "--column", "reported", "--connect", at)
+        assert removing.code() == 0
+        assert state["cell-1"].reported is None
+        assert state["cell-1"].desired is not None
+
+
+def test_watches_and_holds_a_value_until_it_is_interrupted(start: Start) -> None:
+    at = free_endpoint()
+    with twinlink.open("zeromq", listen=at, node="twin-1") as link:
+        state = link.state("mode")
+        state.desire("cell-1", "before")
+        watching = start("state", "watch", "mode", "--connect", at)
+        watching.wait_for("stands cell-1 desired, by twin-1: before", "out")
+        holding = start("state", "set", "mode", "cell-1", "held", "--expires", "1", "--hold", "--connect", at)
+        watching.wait_for(": held", "out")
+        versions = set[int]()
+
+        def renewed() -> int:
+            item = state.get("cell-1")
+            if item is not None and item.desired is not None:
+                versions.add(item.desired.version)
+            return len(versions) > 6  # more than three times the time in which it would end
+
+        wait_until(renewed)
+        holding.interrupt()
+        assert holding.code() == 0
+        watching.wait_for("expired cell-1 desired", "out")
+        watching.interrupt()
+        assert watching.code() == 0
+        assert len(watching.out) == 3  # renewals are not shown
+        assert state.get("cell-1") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["show"], "NAME"),
+        (["look", "mode"], "'look' is none of show, watch, set, remove"),
+        (["set", "mode", "cell-1"], "set takes a key and a value, as in `twinlink state set mode cell-1 VALUE`"),
+        (["remove", "mode"], "remove takes a key"),
+        (["set", "mode", "cell-1", "x", "--hold"], "say when with --expires S"),
+        (["show", "a mode"], "state 'a mode': a name has 1 to 57"),
+    ],
+)
+def test_what_is_wrong_is_said(start: Start, words: list[str], says: str) -> None:
+    run = start("state", *words, "--listen", free_endpoint(), "--timeout", "0.1")
+    assert run.code() != 0
+    assert says in run.err
+
+
+def test_says_what_is_missing(start: Start) -> None:
+    at = free_endpoint()
+    alone = start("state", "show", "mode", "--connect", at, "--timeout", "0.2")
+    assert alone.code() == 1
+    with twinlink.open("zeromq", listen=at, node="twin-1"):
+        nothing = start("state", "show", "mode", "--connect", at, "--timeout", str(patience()))
+        assert nothing.code() == 1
+        assert nothing.out == ["no value: twin-1 is up; does a program there call link.state('mode')?"]
