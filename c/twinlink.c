@@ -1090,17 +1090,16 @@ static struct peer *make_peer(twinlink *link)
 static struct peer *add_peer(twinlink *link, struct peer *peer, uint64_t epoch, const struct hello *hello)
 {
   uint64_t confirmed = peer != NULL ? peer->confirmed : link->started_mono;
-  bool shares_name = peer != NULL && peer->shares_name;
-  if (peer == NULL && (peer = make_peer(link)) == NULL) {
+  bool known = peer != NULL, shares_name = known && peer->shares_name;
+  if (!known && (peer = make_peer(link)) == NULL) {
     link->stats.peers_refused++;
     return NULL;
   }
-  struct stream stream = peer->stream; /* its memory */
+  if (!known)
+    end_stream(link, peer); /* of the session whose record it was */
+  struct stream stream = peer->stream;
   *peer = (struct peer){.state = HEARD, .epoch = epoch, .confirmed = confirmed, .shares_name = shares_name,
-                        .start = hello->flow_next};
-  peer->stream.given_up.of = stream.given_up.of, peer->stream.given_up.capacity = PEER_RANGES;
-  peer->stream.conflated.of = stream.conflated.of, peer->stream.conflated.capacity = PEER_RANGES;
-  peer->stream.rejected.of = stream.rejected.of, peer->stream.rejected.capacity = PEER_RANGES;
+                        .start = hello->flow_next, .stream = stream};
   return peer;
 }
 

@@ -1,5 +1,7 @@
 /* twinlink_websocket.c - see twinlink_websocket.h and "WebSocket" in docs/protocol.md. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* ppoll */
+#endif
 #include "twinlink_websocket.h"
 
 #include <arpa/inet.h>
@@ -284,7 +286,7 @@ static void flush(twinlink_websocket *socket)
 
 /* ---- Frames of the WebSocket that arrive ---- */
 
-static void take_message(twinlink *link, const uint8_t *message, size_t octets)
+static void give_message(twinlink *link, const uint8_t *message, size_t octets)
 {
   if (octets >= 1 && message[0] >= 1 && octets > message[0])
     twinlink_receive(link, (const char *)message + 1, message[0], message + 1 + message[0], octets - 1 - message[0],
@@ -306,7 +308,7 @@ static bool take_frame(twinlink_websocket *socket, twinlink *link, bool final, e
   if ((opcode == CONTINUATION) != socket->in_message)
     return false;
   if (final && opcode == BINARY) {
-    take_message(link, payload, octets);
+    give_message(link, payload, octets);
     return true;
   }
   if (octets > message->room - message->end)
@@ -316,7 +318,7 @@ static bool take_frame(twinlink_websocket *socket, twinlink *link, bool final, e
   message->end += octets;
   socket->in_message = !final;
   if (final) {
-    take_message(link, message->of, message->end);
+    give_message(link, message->of, message->end);
     message->end = 0;
   }
   return true;
