@@ -1,8 +1,10 @@
-"""Builds what is in `c/` with the compilers that are found."""
+"""Builds what is in `c/` with the compilers that are found; ``python -m tests.c.building`` is part of `make lint`."""
 
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -31,3 +33,24 @@ def build(target: Path, *sources: Path, options: tuple[str, ...] = ("-O2",), com
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return target
+
+
+def main() -> int:
+    """Compiles each file of `c/`, and checks those of its tests; where there is no compiler it says so."""
+    if not compilers():
+        print(f"c/ is not compiled: {NO_COMPILER}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            for compiler in compilers():
+                for source in sorted(SOURCES.glob("*.c")):
+                    build(Path(directory, "object.o"), source, options=("-O2", "-c"), compiler=compiler)
+            for source in sorted(Path(__file__).parent.glob("*.c")):  # what optimisers find, they find above
+                build(Path(directory, "object.o"), source, options=("-fsyntax-only", "-Wno-unused-function"))
+        except AssertionError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

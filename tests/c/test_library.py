@@ -107,5 +107,5 @@ def test_a_program_in_cpp_can_include_it(tmp_path: Path) -> None:
         pytest.skip("no C++ compiler is found: install g++")
     program = tmp_path / "program.cpp"
     program.write_text('#include "twinlink.h"\n#include "twinlink_websocket.h"\nint main() { return TWINLINK_OK; }\n')
-    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{SOURCES}", program]
-    subprocess.run([*command, "-o", tmp_path / "program"], check=True)
+    command = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{SOURCES}", str(program)]
+    subprocess.run([*command, "-o", str(tmp_path / "program")], check=True)
