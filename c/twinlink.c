@@ -114,7 +114,7 @@ struct peer {
   uint64_t start_sent; /* number of the first hello that said what is owed to it */
   uint64_t start;      /* of the receive flow, what it owes this node first */
   uint64_t max_payload;
-  bool repairs, repairs_flow, behind, start_known, shares_name;
+  bool repairs, repairs_flow, start_known, shares_name;
   char node[NODE_OCTETS];
   struct stream stream;
 };
@@ -1161,7 +1161,7 @@ static void on_hello(twinlink *link, uint64_t epoch, uint64_t number, uint64_t s
   bool interrupted = peer->state == UP && (since(number, peer->hello_number) > SUSPECT_NS ||
                                            (hello.hears_us && since(confirmed, peer->confirmed) > NO_NEWS_NS));
   memcpy(peer->node, hello.node, sizeof peer->node);
-  peer->repairs = hello.repairs, peer->max_payload = hello.max_payload, peer->behind = hello.behind;
+  peer->repairs = hello.repairs, peer->max_payload = hello.max_payload;
   peer->repairs_flow = hello.repairs && !hello.detects_flow;
   peer->hello_number = number, peer->hello_sent_ns = sent_ns, peer->heard_mono = link->mono_ns;
   bool came_up = hello.hears_us && on_confirmed(link, peer, confirmed, hello.behind);

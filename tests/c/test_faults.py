@@ -99,6 +99,41 @@ def test_connections_that_are_cut(started: Start, slots_program: Path) -> None:
     assert not named  # the ring holds three seconds of slots
 
 
+def test_a_path_that_stalls(started: Start, slots_program: Path) -> None:
+    """Nothing gets through for longer than it takes to be declared down, then all that was written at once."""
+    port = port_of(free_endpoint(1))
+    receiver = twin(started, f"tcp/127.0.0.2:{port}")
+    proxy = started(start_module("tests.faults.proxy", "127.0.0.2", port, 1))
+    proxy.wait_for("listening")
+    sender = started(start_slots(slots_program, "127.0.0.1", port, 6, PACE))
+    sender.wait_for("peer_up")
+    time.sleep(0.5)
+    proxy.tell("stall")
+    sender.wait_for("peer_down")
+    time.sleep(0.5)
+    proxy.tell("pass")
+    stats, named = ledger(sender)
+    receiver.end()
+    (arrived,) = sessions(receiver)
+    assert arrived == sorted(set(arrived))
+    assert set(range(stats["sent"])) - set(arrived) <= named
+
+
+def test_a_sender_that_is_stopped(started: Start, slots_program: Path) -> None:
+    endpoint = free_endpoint(1)
+    receiver = twin(started, endpoint)
+    sender = started(start_slots(slots_program, "127.0.0.1", port_of(endpoint), 4, PACE))
+    sender.wait_for("peer_up")
+    time.sleep(0.5)
+    sender.send_signal(signal.SIGSTOP)
+    receiver.wait_for("PeerDown")
+    sender.send_signal(signal.SIGCONT)
+    stats, named = ledger(sender)
+    receiver.end()
+    assert sessions(receiver) == [list(range(stats["sent"]))]
+    assert not named
+
+
 def test_a_twin_that_is_stopped(started: Start, slots_program: Path) -> None:
     """It stands still for longer than it takes to be declared down, and longer than the ring has room for."""
     endpoint = free_endpoint(1)
