@@ -41,10 +41,11 @@ mutants: setup ## faults put into the core, found by the traces of the protocol 
 k8s-check: setup ## k8s/ against a private kube-apiserver (built once, 5 to 30 minutes)
 	@$(BIN)/python -m tests.k8s.cluster_check $(ARGS)
 
-lint: setup ## style and types: ruff and mypy, changing nothing
+lint: setup ## style and types: ruff, mypy and the C compilers that are here, changing nothing
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/mypy $(SOURCES)
+	@$(BIN)/python -m tests.c.building
 
 # containers/README.md
 BUILDER ?= $(firstword $(foreach tool,podman buildah docker,$(if $(shell command -v $(tool)),$(tool))))

@@ -21,6 +21,7 @@ needed=(
 useful=(
   "$system_python -c 'import gi; gi.require_version(\"Gtk\", \"3.0\")' | python3-gi gir1.2-gtk-3.0 | gnuradio-companion, on a desktop"
   "command -v mgen | mgen | traffic from MGEN"
+  "command -v cc | gcc libc6-dev | the C node (c/) and its tests"
   "command -v ip | iproute2 | sweeps and tests in network namespaces"
   "PATH=\$PATH:/usr/sbin command -v nft | nftables | faults in network namespaces"
   "PATH=\$PATH:/usr/sbin command -v mosquitto | mosquitto | MQTT beside the other transports"

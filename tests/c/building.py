@@ -1,0 +1,56 @@
+"""Builds what is in `c/` with the compilers that are found; ``python -m tests.c.building`` is part of `make lint`."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "c"
+STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
+NO_COMPILER = "no C compiler is found: install gcc or clang, or name one in CC"
+
+
+@cache
+def compilers() -> list[str]:
+    """The C compilers that are found: that of the environment's CC, or gcc and clang."""
+    named = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    return [one for one in named if shutil.which(one)] or [one for one in ("cc",) if shutil.which(one)]
+
+
+needs_compiler = pytest.mark.skipif(not compilers(), reason=NO_COMPILER)
+
+
+def build(target: Path, *sources: Path, options: tuple[str, ...] = ("-O2",), compiler: str | None = None) -> Path:
+    """Compiles and links these files, warnings as errors; raises AssertionError with what the compiler says."""
+    command = [compiler or compilers()[0], *STRICT, *options, f"-I{SOURCES}", "-o", str(target), *map(str, sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def main() -> int:
+    """Compiles each file of `c/`, and checks those of its tests; where there is no compiler it says so."""
+    if not compilers():
+        print(f"c/ is not compiled: {NO_COMPILER}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            for compiler in compilers():
+                for source in sorted(SOURCES.glob("*.c")):
+                    build(Path(directory, "object.o"), source, options=("-O2", "-c"), compiler=compiler)
+            for source in sorted(Path(__file__).parent.glob("*.c")):  # what optimisers find, they find above
+                build(Path(directory, "object.o"), source, options=("-fsyntax-only", "-Wno-unused-function"))
+        except AssertionError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

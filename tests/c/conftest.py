@@ -1,0 +1,21 @@
+import ctypes as ct
+from pathlib import Path
+
+import pytest
+
+from tests.c.building import SOURCES, build, compilers
+from tests.c.library import load
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
+    """`twinlink.c`, for ctypes."""
+    return load(Path(tmp_path_factory.mktemp("library")))
+
+
+@pytest.fixture(scope="session")
+def slots_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, built."""
+    names = ("example.c", "twinlink_websocket.c", "twinlink.c")
+    target = Path(tmp_path_factory.mktemp("example")) / "twinlink-slots"
+    return build(target, *(SOURCES / one for one in names), options=("-O2", "-pthread"), compiler=compilers()[0])

@@ -1,0 +1,51 @@
+"""Between a C node and a Python node each message arrives once and in order, or the C node's ledger names it."""
+
+import ctypes as ct
+
+import pytest
+
+from tests.c.building import needs_compiler
+from tests.c.lossy import World
+
+pytestmark = needs_compiler
+
+
+def judge(world: World) -> None:
+    arrived, lost = world.arrived, world.lost_by_c()
+    assert arrived == sorted(set(arrived)), "twice, or out of order"
+    assert set(range(world.given)) - set(arrived) - lost == set(), "neither delivered nor named"
+    stats = world.c.flow_stats(0)
+    assert stats.sent == world.given
+    assert stats.acknowledged + stats.lost == world.given
+    assert world.decisions == sorted(set(world.decisions)), "twice, or out of order"
+    assert set(range(world.asked)) - set(world.decisions) == world.lost_by_python()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_message_arrives_over_a_path_that_loses(library: ct.CDLL, seed: int) -> None:
+    world = World(library, seed, loss=0.1, delay_ms=20, ring_octets=1 << 20)
+    for _ in range(3000):
+        if world.ms > 300 and world.ms % 4 == 0:
+            world.send(world.chance.randint(0, 2000))
+        if world.ms > 300 and world.ms % 50 == 0:
+            world.ask()
+        world.step()
+    world.settle(20_000)
+    judge(world)
+    assert not world.lost_by_c()
+    assert world.arrived == list(range(world.given))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_cut_costs_is_named(library: ct.CDLL, seed: int) -> None:
+    """The ring holds less than is sent while the path is cut for seconds: the oldest make room."""
+    world = World(library, seed, loss=0.02, delay_ms=10, ring_octets=64 * 1024)
+    for _ in range(12_000):
+        if world.ms > 300 and world.ms % 5 == 0:
+            world.send(world.chance.randint(100, 2000))
+        if world.ms % 1000 == 0:
+            world.cut(world.chance.random() < 0.5)
+        world.step()
+    world.settle(20_000)
+    judge(world)
+    assert world.lost_by_c()
