@@ -42,7 +42,7 @@ class ReceiveLoop:
         self._long_handler_ns = -LONG_NS  # when a handler last took long
         self._next_tick_ns = 0
         # Under a CPU limit, polling is paid for by being stopped later.
-        self._busy_poll = BusyPoll(busy_poll and not cgroups.cpu_is_limited())
+        self._busy_poll = BusyPoll(busy_poll and not cgroups.cpu_is_limited(), first=transport.listening)
         self._drained_ns = _monotonic_ns()  # when the transport was last found with nothing to read
 
     def run_once(self, timeout_s: float) -> None:
@@ -77,7 +77,7 @@ class ReceiveLoop:
             self._drained_ns = now
         else:
             if now - self._last_frame_ns > BULK_GAP_NS:
-                self._busy_poll.on_wait(now - began)
+                self._busy_poll.on_wait(now - began, now - self._last_frame_ns)
                 self._driver.receive(received[0], received[1], now, in_bulk=False)
             else:
                 self._busy_poll.skip()
