@@ -222,9 +222,12 @@ def test_records_that_wait_to_be_analysed_are_no_silence() -> None:
     twin: Any = SimpleNamespace(last_ns=1, records=1, analysing=True, done=threading.Event())
     source, observer = SimpleNamespace(stats=lambda: counted), SimpleNamespace(error=None)
     flowgraph: Any = SimpleNamespace(source=source, observer=observer)
+    fidelity: Any = SimpleNamespace(look=lambda: None)
     given = argparse.Namespace(idle=0.05, count=None)
     ended: list[str] = []
-    waiting = threading.Thread(target=lambda: ended.append(_wait(given, threading.Event(), twin, flowgraph, Pulse())))
+    waiting = threading.Thread(
+        target=lambda: ended.append(_wait(given, threading.Event(), twin, fidelity, flowgraph, Pulse()))
+    )
     waiting.start()
     waiting.join(0.3)
     assert ended == []
