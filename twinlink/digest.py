@@ -35,6 +35,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,8 +263,8 @@ def is_sampled(observed_ns: int, whole_slot: bool) -> bool:
 
 
 def symbol_power(samples: NDArray[np.int16]) -> Rows:
-    """Power per PRB of a symbol, shape ``(1, n_prbs)``, from I and Q of its subcarriers, ``(n_prbs * 12, 2)``."""
-    power: Rows = power_per_prb(samples.astype(np.float32)[None, None])[0]
+    """Power per PRB of symbols, ``(symbols, n_prbs)``, from I and Q of subcarriers, ``(symbols, n_prbs * 12, 2)``."""
+    power: Rows = power_per_prb(samples.astype(np.float32)[None])[0]
     return power
 
 
@@ -279,19 +280,32 @@ def slot_power(message: SlotSpectrum, samples: NDArray[np.float16], slot_mean: b
     return np.asarray(power.mean(axis=0, keepdims=True)) if slot_mean else power
 
 
-def observed(payload: bytes | memoryview) -> Iterator[tuple[int, int, Rows | None]]:
-    """What a message of flow ``spectrum`` holds: of a symbol or slot observed_ns, records, power if it is sampled.
+class Observed(NamedTuple):
+    """A symbol or slot of a message of flow ``spectrum``.
 
-    Raises MalformedPayload, and CompressionMissing as `SlotSpectrum.decode`.
+    Attributes:
+        observed_ns: Unix time in ns.
+        records: how many records it is.
+        power: their power per PRB, LSB^2, shape ``(records, n_prbs)``; None if they are not sampled.
+        first_prb: number of the first PRB in the carrier.
     """
+
+    observed_ns: int
+    records: int
+    power: Rows | None
+    first_prb: int
+
+
+def observed(payload: bytes | memoryview) -> Iterator[Observed]:
+    """What a message of flow ``spectrum`` holds.  Raises MalformedPayload, and CompressionMissing of slots."""
     if not is_slots(payload):
         symbol = Spectrum.decode(payload)
-        yield symbol.observed_ns, 1, symbol_power(symbol.samples)
+        yield Observed(symbol.observed_ns, 1, symbol_power(symbol.samples[None]), 0)
         return
     message = SlotSpectrum.decode(payload)
     for slot in message.slots:
-        rows = message.power(slot)[0] if is_sampled(slot.observed_ns, whole_slot=True) else None
-        yield slot.observed_ns, slot.data.shape[1], rows
+        power = message.power(slot)[0] if is_sampled(slot.observed_ns, whole_slot=True) else None
+        yield Observed(slot.observed_ns, slot.data.shape[1], power, message.first_prb)
 
 
 def noise_floor(power: Rows) -> float:

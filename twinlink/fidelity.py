@@ -18,17 +18,18 @@ of them is known to the exporter.
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from .digest import MIN_POWER, QUANTISATION, Digest, Rows, Window, begin_of
+from .digest import MIN_POWER, QUANTISATION, Digest, Observed, Rows, Window, begin_of
 from .sync import Thresholds
 
 SPECTRUM_ZERO_DB = 10 * math.log10(MIN_POWER)
 AGE_FULL_S, AGE_ZERO_S = Thresholds().stale_after, Thresholds().out_after
 GRACE_NS = round(AGE_ZERO_S * 1e9)  # for records after their digest: with less fresh ones the score is 0
+REPLAYED_NS = 1_000_000_000  # a session whose first record was sent so long after it was observed is of a replay
 MAX_WINDOWS = 8  # for which a digest or records are waited for
 
 
@@ -40,8 +41,8 @@ class WindowScore:
         window_ns: its begin, Unix time in ns on the exporter's clock.
         records, expected: here, and there.
         completeness: from 0 to 1.
-        occupancy_error: from 0 to 1; None if nothing was sampled on a side.
-        spectral_distance_db: None if nothing was sampled on a side; infinite where the sides differ in their PRBs.
+        occupancy_error: from 0 to 1, 1 if the sides differ in their PRBs; None if nothing was sampled on one.
+        spectral_distance_db: None if nothing was sampled on a side, or they differ in their PRBs.
         age_ns: of the newest record of the window when it arrived, with what the two clocks differ by; None in a
             replay.
     """
@@ -70,6 +71,10 @@ class WindowScore:
     def score(self) -> float:
         """The least of the parts."""
         return min(part for part in self.parts.values() if part is not None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for a log or a file."""
+        return asdict(self) | {"score": self.score, "parts": self.parts}
 
     @property
     def worst(self) -> str:
@@ -100,7 +105,7 @@ def compare(digest: Digest, window: Window, n_prbs: int, first_prb: int, age_ns:
     if not (window.sampled and digest.sampled):
         pass
     elif (n_prbs, first_prb) != (digest.settings.n_prbs, digest.settings.first_prb):
-        error, distance = 1.0, math.inf
+        error = 1.0
     else:
         power, occupied = window.spectrum(n_prbs, digest.threshold)
         shares = occupied / window.sampled - digest.occupied / digest.sampled
@@ -130,18 +135,12 @@ class Matching:
         self._windows: OrderedDict[int, tuple[Window, int | None]] = OrderedDict()  # with the age of the last record
         self._digests: OrderedDict[int, tuple[Digest, int]] = OrderedDict()  # with their arrival
 
-    def records(
-        self, observed_ns: int, records: int, power: Rows | None, first_prb: int, received_ns: int | None
-    ) -> list[WindowScore]:
+    def records(self, one: Observed, received_ns: int | None) -> list[WindowScore]:
         """Take in records that were observed at one time; returns the scores of windows that are complete by that.
 
-        Args:
-            observed_ns: Unix time.
-            records: how many.
-            power: of those that are sampled, LSB^2, shape ``(records, n_prbs)``; None if they are not.
-            first_prb: number of the first PRB in the carrier.
-            received_ns: Unix time here; None in a replay, of which the age says nothing.
+        ``received_ns`` is Unix time here; None in a replay, of which the age says nothing.
         """
+        observed_ns, records, power, first_prb = one
         begin_ns = begin_of(observed_ns)
         if power is not None and (power.shape[1], first_prb) != (self._n_prbs, self._first_prb):
             self.begin_anew()
@@ -162,17 +161,19 @@ class Matching:
         return self._scores(0) if self._digests else []
 
     def digest(self, digest: Digest, received_ns: int) -> list[WindowScore]:
-        """Take in a digest; returns as `records`."""
-        if not digest.answer and self._after_ns is not None and digest.window_ns > self._after_ns:
+        """Take in a digest; returns as `records`.  With an answer to a request the windows begin anew."""
+        if digest.answer:
+            self.begin_anew(digest)
+        elif self._after_ns is not None and digest.window_ns > self._after_ns:
             self._digests[digest.window_ns] = digest, received_ns
             _limit(self._digests)
         return self._scores(received_ns)
 
-    def begin_anew(self) -> None:
-        """Drop the windows that are not yet compared; that of the next record is left out."""
+    def begin_anew(self, answer: Digest | None = None) -> None:
+        """Drop the windows that are not yet compared; that of ``answer``, or else of the next record, is left out."""
         self._windows.clear()
         self._digests.clear()
-        self._after_ns, self._newest_ns = None, 0
+        self._after_ns, self._newest_ns = answer.window_ns if answer else None, 0
 
     def _scores(self, now_ns: int) -> list[WindowScore]:
         found = []

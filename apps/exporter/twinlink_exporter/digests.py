@@ -27,7 +27,7 @@ class Digests:
     def add_symbol(self, spectrum: Spectrum) -> None:
         """A symbol was heard."""
         window = self._count(spectrum.observed_ns, 1)
-        window.sample(symbol_power(spectrum.samples))
+        window.sample(symbol_power(spectrum.samples[None]))
 
     def add_slot(self, head: SlotSpectrum, observed_ns: int, samples: NDArray[np.float16], missing: int) -> None:
         """The I/Q of a slot was read, of shape ``(antennas, symbols, PRBs * 12, 2)``.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from twinlink.stats import ClockOffset
 
-    from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph
     from .twin.twin import Twin
 
@@ -149,14 +148,15 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             ):
                 if view is not None:
                     twin.watcher = Showing(view)
-                why = _wait(given, stop, twin, fidelity, flowgraph, pulse)
+                    view.fidelity = fidelity.described
+                why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
     counted["waiting"] += twin.left_out
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
-    _summarise(journal, twin, fidelity, why, freshness, counted)
+    _summarise(journal, twin, why, freshness, counted)
     return NOT_MET if counted["malformed"] or (counted["missing"] and why != "signal") else DONE
 
 
@@ -187,21 +187,14 @@ def _not_ready(link: twinlink.Link, sync: twinlink.Sync) -> list[str]:
     return [] if sync.state is State.IN_SYNC else [f"flow spectrum is {sync.state.value}"]
 
 
-def _summarise(
-    journal: Journal,
-    twin: "Twin",
-    fidelity: "Fidelity",
-    why: str,
-    freshness: dict[str, object],
-    counted: dict[str, int],
-) -> None:
+def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, object], counted: dict[str, int]) -> None:
     text = f"{twin.records} records, {counted['missing']} missing, {counted['dropped']} of them dropped here"
     if counted["malformed"]:
         text += f", {counted['malformed']} that cannot be decoded: {SPECTRUM_ADVICE}"
     if counted["waiting"]:
         text += f", at least {counted['waiting']} that had arrived when it ended and were not analysed"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
-    text += f"; out of sync {twin.out_of_sync} times; {fidelity.summary()}"
+    text += f"; out of sync {twin.out_of_sync} times; {twin.fidelity.summary()}"
     journal.event(
         "summary",
         f"ended ({why}): {text}",
@@ -217,24 +210,17 @@ def _summarise(
         sensing_missing=twin.free_ranges.missing,
         sync=freshness,
         held_back=twin.held_back,
-        fidelity=fidelity.described(),
+        fidelity=twin.fidelity.described(),
         **counted,
     )
 
 
-def _wait(
-    given: argparse.Namespace,
-    stop: threading.Event,
-    twin: "Twin",
-    fidelity: "Fidelity",
-    flowgraph: "Flowgraph",
-    pulse: Pulse,
-) -> str:
+def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgraph: "Flowgraph", pulse: Pulse) -> str:
     """Wait until there is a reason to end; returns it."""
     before: tuple[int | None, int] = None, 0
     arrived_ns: int | None = None  # monotonic time of the last message
     while not stop.wait(LOOK_S):
-        fidelity.look()
+        twin.fidelity.look()
         counted = flowgraph.source.stats()
         progress = twin.last_ns, counted["malformed"]
         # This loop always runs; the analysis may hang, which shows as records that wait without progress.

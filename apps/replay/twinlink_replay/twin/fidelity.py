@@ -17,15 +17,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import twinlink
 from twinlink.appkit.journal import Journal
-from twinlink.digest import Digest, DigestRequest, Rows, Settings, is_sampled
+from twinlink.digest import Digest, DigestRequest, Observed, Rows, Settings, is_sampled
 from twinlink.fidelity import Matching, WindowScore, age_part
 from twinlink.stats import ClockOffset
 
 from ..blocks.observer import Record
-from .recorded_time import is_replayed
 
 LIMIT = 0.9
 SILENT_NS = 3_000_000_000
@@ -54,8 +54,8 @@ class _Session:
 
     epoch: int | None = None
     node: str = ""
-    matching: Matching = field(default_factory=Matching)
     replayed: bool = False
+    matching: Matching = field(default_factory=Matching)
     age: tuple[int, int] | None = None
     digest_mono_ns: int = 0
     compared_mono_ns: int | None = None
@@ -84,7 +84,6 @@ class Fidelity:
         alarms: how often the score fell below the limit.
         asked, answered: requests of a digest, and answers.
         anew: whether the detector is to begin anew; the twin sets it back.
-        on_score: is given each score, for the live page.
     """
 
     def __init__(
@@ -99,30 +98,26 @@ class Fidelity:
         self.total = 0.0
         self.last: WindowScore | None = None
         self.anew = False
-        self.on_score: Callable[[dict[str, object]], None] | None = None
         self._journal, self._ask, self._limit, self._clock = journal, ask, limit, clock
         self._good = limit + (1 - limit) / 2
         self._lock = threading.RLock()
         self._session = _Session()
 
-    def follow(self, epoch: int, node: str) -> None:
-        """The twin follows this session from now on; nothing is known of it yet."""
+    def follow(self, epoch: int, node: str, replayed: bool) -> None:
+        """The twin follows this session from now on, that of a replay or not; nothing is known of it yet."""
         with self._lock:
-            if epoch != self._session.epoch:
-                self._session = _Session(epoch, node)
+            self._session = _Session(epoch, node, replayed)
 
     def add(self, records: list[Record], power: Rows) -> None:
         """Take in records of the session, in order, and the power of their PRBs in LSB^2, ``(records, n_prbs)``."""
         now_ns, mono_ns = time.time_ns(), time.monotonic_ns()
         with self._lock:
-            self._session.replayed = is_replayed(records[-1])
             self._session.age = now_ns - records[-1].observed_ns, mono_ns
             for k, record in enumerate(records):
                 sampled = is_sampled(record.observed_ns, record.place is not None)
+                one = Observed(record.observed_ns, 1, power[k : k + 1] if sampled else None, record.first_prb)
                 received_ns = None if self._session.replayed else record.received_ns
-                rows = power[k : k + 1] if sampled else None
-                scores = self._session.matching.records(record.observed_ns, 1, rows, record.first_prb, received_ns)
-                self._take(scores, mono_ns)
+                self._take(self._session.matching.records(one, received_ns), mono_ns)
 
     def digest(self, message: twinlink.Message) -> None:
         """Take in a message of flow ``digest``."""
@@ -137,7 +132,7 @@ class Fidelity:
                 return
             self._session.digest_mono_ns = mono_ns
             if digest.answer:
-                self._begin_anew(digest.settings)
+                self._answered(digest.settings)
             self._take(self._session.matching.digest(digest, message.received_ns), mono_ns)
 
     def score(self, mono_ns: int | None = None) -> float | None:
@@ -174,7 +169,7 @@ class Fidelity:
         except twinlink.TwinlinkError as error:
             self._journal.event("digest-asked", f"the exporter was not asked for a digest: {error}", node=node)
 
-    def described(self) -> dict[str, object]:
+    def described(self) -> dict[str, Any]:
         """All of it, as plain data; None is not known."""
         with self._lock:
             return {
@@ -197,9 +192,8 @@ class Fidelity:
 
     # The caller holds the lock
 
-    def _begin_anew(self, settings: Settings) -> None:
+    def _answered(self, settings: Settings) -> None:
         self.answered += 1
-        self._session.matching.begin_anew()
         text = f"{self._session.node or 'the exporter'} states what it sends; the windows begin anew"
         self._journal.event("digest-answered", text, node=self._session.node, **asdict(settings))
 
@@ -212,11 +206,8 @@ class Fidelity:
             self.least = score if self.least is None else min(self.least, score)
             if any((part := parts[name]) is not None and part < self._limit for name in _OF_LEVEL):
                 self._session.level_wrong = True
-            clock = self._clock(self._session.epoch or 0)
-            fields = asdict(one) | {"score": score, "parts": parts, "clock_offset_ns": clock}
+            fields = one.as_dict() | {"clock_offset_ns": self._clock(self._session.epoch or 0)}
             self._journal.routine("fidelity", f"fidelity {score:.3f}, by {one.worst}", **fields)
-            if self.on_score:
-                self.on_score(fields)
         if scores:
             self._judge(mono_ns)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.appkit.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.digest import symbol_power
 from twinlink.events import Event, PeerDown, PeerUp, SyncChanged
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Refusal
@@ -19,7 +20,7 @@ from twinlink.sync import State
 
 from ..blocks.observer import Record
 from ..detection.detector import Detector, Smoothed
-from ..detection.features import SUBCARRIERS_PER_PRB, prb_features, subcarrier_power
+from ..detection.features import prb_features, subcarrier_power
 from ..detection.free_prbs import is_loud
 from ..detection.noise_floor import NoiseFloor
 from .authentication import Authentication
@@ -67,6 +68,7 @@ class Twin:
         last_ns: monotonic time of the last record, None before the first.
         out_of_sync: how often the records became out of sync.
         held_back: number of lists of PRBs that were due and did not leave, because the fidelity was low.
+        fidelity: as given.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
         watcher: is shown what is made of records; None: there is none.
@@ -101,7 +103,7 @@ class Twin:
         self.done = threading.Event()
         self.watcher: Watcher | None = None
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
-        self._fidelity, self._authentication = fidelity, authentication or Authentication()
+        self.fidelity, self._authentication = fidelity, authentication or Authentication()
         self._node, self._session = node, session
         self._settings = validity_ms, protected, control
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
@@ -158,10 +160,9 @@ class Twin:
             self._take_power(ours)
             return
         samples = np.stack([record.samples for record in ours])
-        power = subcarrier_power(samples)
-        self._fidelity.add(ours, power.reshape(len(ours), -1, SUBCARRIERS_PER_PRB).mean(axis=2))
+        self.fidelity.add(ours, symbol_power(samples))
         self._begin_detector_anew()
-        features = prb_features(power, samples)
+        features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
         smoothed = self._detector.smoothed()
         interfered = answer.interfered
@@ -189,7 +190,7 @@ class Twin:
             )
             self._journal.event("power-only", text)
         power = np.stack([record.power for record in records if record.power is not None])
-        self._fidelity.add(records, power)
+        self.fidelity.add(records, power)
         self._begin_detector_anew()
         free = self._free(records)
         loud = is_loud(power, self._floor.add(power))
@@ -215,7 +216,8 @@ class Twin:
     def _follow(self, record: Record) -> None:
         """Another session is followed: a replay is analysed as if it were the first, and what follows it, too."""
         self._followed, replayed = record.epoch, is_replayed(record)
-        self._fidelity.follow(record.epoch, self._source_selection.node(record.epoch))
+        of_replay = replayed or self.follows_replay
+        self.fidelity.follow(record.epoch, self._source_selection.node(record.epoch), of_replay)
         if self._detector and not (replayed or self._recorded_time):
             return
         self._make_detector(record.n_prbs)
@@ -243,8 +245,8 @@ class Twin:
 
     def _begin_detector_anew(self) -> None:
         """Levels were wrong until now: the noise floor, which rises slowly, and all that was found with it is wrong."""
-        if self._fidelity.anew and self._detector:
-            self._fidelity.anew = False
+        if self.fidelity.anew and self._detector:
+            self.fidelity.anew = False
             self._make_detector(self._detector.n_prbs)
 
     def _select(self, records: list[Record]) -> list[Record]:
@@ -291,7 +293,7 @@ class Twin:
                 now_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
                 old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
                 in_sync = self._sync.state is State.IN_SYNC and not old
-            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, self._fidelity.low):
+            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, self.fidelity.low):
                 if isinstance(item, Change):
                     self._report_change(item, index)
                 elif isinstance(item, Held):
