@@ -28,7 +28,7 @@ LAYERS = (
     ("identity",),
     ("transports",),
     ("options",),
-    ("spectrum", "slots", "sensing", "control", "signed_payload"),
+    ("spectrum", "slots", "sensing", "control", "signed_payload", "digest", "fidelity"),
     ("runtime",),
     ("mirror",),
     ("recording",),

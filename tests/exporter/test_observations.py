@@ -11,11 +11,13 @@ import pytest
 from twinlink_e3 import SlotIndication
 from twinlink_exporter import slot_reader
 from twinlink_exporter.counters import Counters
+from twinlink_exporter.digests import Digests
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.observations import Observations
 from twinlink_exporter.reduction import Reduction
 
 from twinlink.appkit.journal import Journal
+from twinlink.digest import Settings
 from twinlink.slots import Clock, Slot, SlotSpectrum
 
 from .gnb_memory import GnbMemory
@@ -40,7 +42,13 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
     with Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
         carrier = Carrier(24, 15)  # a slot takes a second: nothing is late because this machine is busy
         yield lambda sent, together=1: Observations(
-            carrier, Reduction(slots_per_message=together), Counters(), journal, lambda: True, sent.append
+            carrier,
+            Reduction(slots_per_message=together),
+            Counters(),
+            journal,
+            lambda: True,
+            sent.append,
+            Digests(Settings(24, 0, 24, 15_000, 3.6e9)),
         )
 
 

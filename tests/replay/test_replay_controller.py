@@ -1,5 +1,5 @@
 import numpy as np
-from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, SYNC_RETRY_NS, Change, Controller
+from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, SYNC_RETRY_NS, Change, Controller, Held
 
 from twinlink.control import PrbBlock, PrbBlockResult, unread_id
 
@@ -15,14 +15,18 @@ class Run:
         self.in_sync = True
         self.blocks: list[tuple[int, PrbBlock]] = []
         self.changes: list[tuple[int, ...]] = []
+        self.holds = False
+        self.held: list[tuple[int, ...]] = []
 
     def records(self, count: int, *prbs: int) -> "Run":
         row = np.zeros(10, bool)
         row[list(prbs)] = True
         for _ in range(count):
-            for item in self.controller.observe(row, WALL + self.now, self.now, self.in_sync):
+            for item in self.controller.observe(row, WALL + self.now, self.now, self.in_sync, self.holds):
                 if isinstance(item, Change):
                     self.changes.append(item.prbs)
+                elif isinstance(item, Held):
+                    self.held.append(item.prbs)
                 else:
                     self.blocks.append((self.now, item))
             self.now += 10 * MS
@@ -159,3 +163,23 @@ def test_a_cleared_list_is_requested_again() -> None:
     run.controller.result(result(run.blocks[0][1], "cleared"))  # an old result
     run.records(5, 3)
     assert len(run.requested) == 2
+
+
+def test_what_is_held_back_is_reported_once_and_requested_afterwards() -> None:
+    run = Run().records(20)
+    run.holds = True
+    run.records(100, 3, 4).records(60).records(30, 5)
+    assert run.requested == []
+    assert run.held == [(3, 4), (5,)]  # to end a block that was not requested is not due
+    run.holds = False
+    run.records(1, 5)
+    assert run.requested == [(5,)]
+
+
+def test_a_block_is_not_renewed_while_decisions_are_held_back() -> None:
+    run = Run().records(100, 3)
+    before = len(run.requested)
+    run.holds = True
+    run.records(300, 3)
+    assert len(run.requested) == before
+    assert run.held == [(3,)]

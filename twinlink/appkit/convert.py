@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -109,6 +110,17 @@ def factor(text: str) -> float:
     if not 1e-9 <= value <= 1e9:
         raise argparse.ArgumentTypeError(f"a number or 1/number is expected, such as 1/2048, not {text!r}")
     return 1 / value if found and found[1] else value
+
+
+def fraction(text: str) -> float:
+    """For argparse: from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"a part from 0 to 1 is expected, such as 0.99, not {text!r}")
+    return value
 
 
 def listen(text: str) -> str:

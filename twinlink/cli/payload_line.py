@@ -133,6 +133,14 @@ def _sensing(payload: bytes | memoryview) -> str:
     return f"slot {record.sfn}.{record.slot}, {len(record.ranges)} free ranges"
 
 
+def _digest(payload: bytes | memoryview) -> str:
+    from twinlink.digest import Digest
+
+    one = Digest.decode(payload)
+    what = "answer, " if one.answer else ""
+    return f"{what}{one.records} records, {one.missed} missed, {one.sampled} sampled, {one.settings.n_prbs} PRBs"
+
+
 def _mgen(payload: bytes | memoryview) -> str:
     packet = mgen.parse(payload[1:])
     numbers = f"{mgen.Protocol(payload[0]).name} flow {packet.flow}, sequence {packet.sequence}"
@@ -148,6 +156,10 @@ def _is_mgen(head: bytes, octets: int) -> bool:
     except MalformedPayload:
         return False
     return size == octets - 1 or (head[0] == mgen.Protocol.TCP and size < octets)
+
+
+def _is_digest(head: bytes, octets: int) -> bool:
+    return head[:1] == b"\x01" and octets >= 72 and octets == 64 + 8 * int.from_bytes(head[8:10], "big")
 
 
 def _is_sensing(head: bytes, octets: int) -> bool:
@@ -188,6 +200,7 @@ _FORMATS = (
     _Format("array", lambda head, _: is_array(head), _array),
     _Format("spectrum", lambda head, _: head[2:].startswith(_SPECTRUM), _spectrum),
     _Format("slots", lambda head, octets: octets >= 88 and head[:3] == bytes((0, 0, _SLOTS_VERSION)), _slots),
+    _Format("digest", _is_digest, _digest),
     _Format("MGEN", _is_mgen, _mgen),
     _Format("sensing", _is_sensing, _sensing),
     _Format("state", lambda head, _: head.startswith(_STATE), _state),

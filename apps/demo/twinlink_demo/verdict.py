@@ -89,6 +89,7 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
         "pace": fact.get("pace", 1.0),
         "late_ns": late,
         "sync": _sync(evidence),
+        "fidelity": next((event.get("fidelity") for event in evidence.named("replay", "summary")), None),
         "episodes": episodes,
         "parts": {"exit_codes": fact["exit_codes"], "failure": fact["failure"], "interrupted": fact["interrupted"]},
     }
@@ -278,6 +279,8 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("age of information, mean", lambda found: ms(part_of(found, "age_ns", "mean"))),
     ("due to analysed (worst)", lambda found: ms(part_of(found, "late_ns", "max"))),
     ("age of information, peak p99", lambda found: ms(part_of(found, "age_ns", "peak", "p99"))),
+    ("fidelity of the picture, mean", lambda found: number(part_of(found, "fidelity", "mean"), "{:.4f}")),
+    ("fidelity of the picture, least", lambda found: number(part_of(found, "fidelity", "least"), "{:.4f}")),
     (
         "twin stale / out of sync, times",
         lambda found: f"{number(part_of(found, 'sync', 'stale'))} / {number(part_of(found, 'sync', 'out_of_sync'))}",

@@ -224,7 +224,7 @@ def make_parser() -> options.Parser:
         help="age of the newest acknowledged observation from which a twin is out of sync",
     )  # fmt: skip
     guard.add_argument(
-        "--completeness", type=_fraction, default=0.99, metavar="PART",
+        "--completeness", type=convert.fraction, default=0.99, metavar="PART",
         help="acknowledged part of ten seconds' observations below which it is, too",
     )  # fmt: skip
     guard.add_argument("--clear-at-start", action="store_true", help="clear what an earlier exporter may have left")
@@ -259,17 +259,6 @@ def _frequency(text: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:  # the twin reads it from JSON, which has no infinities
         raise argparse.ArgumentTypeError(f"a frequency in Hz is expected, such as 3.6192e9, not {text!r}")
-    return value
-
-
-def _fraction(text: str) -> float:
-    """For argparse: from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"a part from 0 to 1 is expected, such as 0.99, not {text!r}")
     return value
 
 

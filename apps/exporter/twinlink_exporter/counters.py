@@ -32,6 +32,7 @@ class Counters:
     policies_rejected: int = 0  # by the RAN
     policies_cleared: int = 0
     decisions_dropped: int = 0  # came faster than they could be handled
+    digest_requests: int = 0  # of twins whose picture was not that of the network, answered
     out_of_sync: int = 0  # times that a twin was; see `TwinSync`
 
     def decided(self, control: int, status: Status) -> None:

@@ -1,6 +1,7 @@
 """The exporter: one thread between the E3 sockets and the link.
 
 E3 indication -> `Observations` -> flow spectrum ======> twin
+                 `Digests`      -> flow digest ========> twin
 E3 control <- `Controls` <- `DecisionCheck` <- flow control <== twin
                                       flow control-result ==> twin
 """
@@ -14,6 +15,7 @@ import zmq
 from twinlink_e3 import CONTROL_PRB_BLOCK, IndicationMessage, MalformedPdu, MessageAck, MessageIds
 
 import twinlink
+from twinlink import digest
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
 from twinlink.control import PrbBlockResult, Status
@@ -27,6 +29,7 @@ from .controls import Controls
 from .counters import Counters
 from .decision_check import DecisionCheck
 from .decision_guard import Limits, Rejection, Rule
+from .digests import Digests
 from .generation_search import GenerationSearch
 from .leave import leave
 from .link_inbox import LinkInbox
@@ -44,7 +47,8 @@ BATCH = 64  # indications read before other sockets have their turn: 32 ms of on
 COPIES = 4  # times that slots are copied before other sockets have their turn
 LAST_TURNS = 100  # at the PDUs of an agent that is gone: more than its queue holds
 SPECTRUM, SENSING, CONTROL, CONTROL_RESULT = "spectrum", "sensing", "control", "control-result"
-SENDS, RECEIVES = (SPECTRUM, CONTROL_RESULT), (CONTROL,)
+SENDS, RECEIVES = (SPECTRUM, digest.FLOW, CONTROL_RESULT), (CONTROL, digest.REQUEST_FLOW)
+ANSWER_NS = 500_000_000  # shortest time between two answers to requests of digests
 
 
 class Exporter:
@@ -106,12 +110,17 @@ class Exporter:
         self._spectrum = link.sender(SPECTRUM, on_ack=self._acknowledged, overflow="drop-oldest")
         self._results = link.sender(CONTROL_RESULT)  # none is dropped: each decision is answered
         ranges = link.sender(SENSING, overflow="drop-oldest") if sensing else None
+        self._digest = link.sender(digest.FLOW, overflow="drop-oldest")
+        self._answered_ns = 0  # monotonic time of the last answer to a request of a digest
+        self._digests = Digests(digest.Settings(carrier.n_prbs, 0, carrier.n_prbs, carrier.scs_hz, carrier.centre_hz))
         self._observations = Observations(
             carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
-            ranges.send if ranges else None,
+            self._digests, ranges.send if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
+        link.receiver(digest.REQUEST_FLOW, handler=self._from_link, max_payload=digest.MAX_REQUEST_OCTETS)
+        self._node = link.node
 
     def stop(self) -> None:
         """End `run` soon; may be called from any thread and from a signal handler."""
@@ -275,6 +284,8 @@ class Exporter:
     def _keep_time(self) -> None:
         session, now = self._session, Instant.now()
         self._observations.timer(now.monotonic_ns)
+        for ready in self._digests.take(now.wall_ns):
+            self._send_digest(ready)
         self._do(self._controls.timer(now))
         self._watch_twins(now)
         if now.monotonic_ns >= self._sockets.next_tick_ns(now.monotonic_ns):
@@ -332,7 +343,9 @@ class Exporter:
             )
             self._dropped_told = dropped
         for item in self._inbox.take():
-            if isinstance(item, twinlink.Message):
+            if isinstance(item, twinlink.Message) and item.flow == digest.REQUEST_FLOW:
+                self._answer_request(item)
+            elif isinstance(item, twinlink.Message):
                 self._decide(item)
             elif isinstance(item, twinlink.PeerUp):
                 self._twins.up(item.node, item.epoch, time.monotonic_ns())
@@ -344,6 +357,26 @@ class Exporter:
                     self._end_hold("twin-lost", Instant.now())
             else:
                 report.link_event(self._journal, item)
+
+    def _answer_request(self, message: twinlink.Message) -> None:
+        """A twin's picture is not ours: state what this exporter sends, and what it has heard in this second."""
+        now = Instant.now()
+        try:
+            request = digest.DigestRequest.decode(message.payload)
+        except twinlink.MalformedPayload as error:
+            self._journal.complaint("malformed-request", f"a message on flow {message.flow} cannot be read: {error}")
+            return
+        if request.node in ("", self._node) and now.monotonic_ns - self._answered_ns >= ANSWER_NS:
+            self._answered_ns = now.monotonic_ns
+            self.counters.digest_requests += 1
+            report.digest_request(self._journal, message, request.reason)
+            self._send_digest(self._digests.answer(now.wall_ns))
+
+    def _send_digest(self, ready: digest.Digest) -> None:
+        try:
+            self._digest.send(ready.encode())
+        except (twinlink.TwinlinkError, ValueError) as error:
+            self._journal.complaint("not-sent", f"a digest was not sent: {error}")
 
     def _decide(self, message: twinlink.Message) -> None:
         now, holder = Instant.now(), self._twins.holder

@@ -31,6 +31,7 @@ _COUNTERS = {
     "policies_rejected": "Sensing policies that the RAN refused.",
     "policies_cleared": "Sensing policies that no longer stand.",
     "decisions_dropped": "Decisions that came faster than they could be looked at.",
+    "digest_requests": "Requests of a digest that were answered.",
     "out_of_sync": "Times that a twin was out of sync, as seen from here.",
 }
 # By status: help text and possible reasons, each of which has a series from the start.

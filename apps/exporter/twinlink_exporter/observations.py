@@ -26,6 +26,7 @@ from twinlink.appkit.journal import Journal
 from twinlink.slots import Clock, Slot, SlotSpectrum
 
 from .counters import Counters
+from .digests import Digests
 from .observation import Carrier, observe
 from .reduction import Reduction
 from .sensing_reader import SensingReader
@@ -61,6 +62,7 @@ class Observations:
         journal: for events.
         has_twin: whether a twin is up; without one, nothing is read or sent.
         send: sends a message.
+        digests: is given what was heard.
         send_ranges: sends a message of flow ``sensing``; None without that flow.
     """
 
@@ -72,6 +74,7 @@ class Observations:
         journal: Journal,
         has_twin: Callable[[], bool],
         send: Callable[[bytes], object],
+        digests: Digests,
         send_ranges: Callable[[bytes], object] | None = None,
     ) -> None:
         self._carrier = carrier
@@ -81,6 +84,7 @@ class Observations:
         self._has_twin = has_twin
         self._send = send
         self._send_ranges = send_ranges
+        self._digests = digests
         self._sensing = SensingReader()
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
@@ -114,8 +118,10 @@ class Observations:
             self._indicated_slot(codec.decode_structure(SlotIndication, message.protocol_data), observed_ns)
             return
         data = codec.decode_structure(IqDataIndication, message.protocol_data)
-        payload = observe(message, data, self._carrier, observed_ns).encode()
+        spectrum = observe(message, data, self._carrier, observed_ns)
+        payload = spectrum.encode()
         self._counters.indications += 1
+        self._digests.add_symbol(spectrum)
         if not self._has_twin():
             self._counters.without_twin += 1
             return
@@ -329,8 +335,9 @@ class Observations:
             self._head = head
         if not self._waiting:
             self._waits_since_ns = time.monotonic_ns()
-        data = self._reduction.reduce(head, samples)
         missing, self._missing = self._missing, 0
+        self._digests.add_slot(head, slot.observed_ns, samples, missing)
+        data = self._reduction.reduce(head, samples)
         indication = slot.indication
         self._waiting.append(
             Slot(

@@ -138,6 +138,12 @@ def holder(journal: Journal, twin: Twin | None) -> None:
     journal.event("holder", text, node=twin.node if twin else None, epoch=twin.epoch if twin else None)
 
 
+def digest_request(journal: Journal, message: twinlink.Message, reason: str) -> None:
+    """A twin asks for a digest."""
+    text = f"twin {message.node or 'that has not said hello'} asks for a digest: {reason}"
+    journal.complaint("digest-request", text, node=message.node, reason=reason)
+
+
 def link_event(journal: Journal, event: twinlink.Event) -> None:
     """An event of the link that the exporter does not act on."""
     journal.complaint(f"link-{type(event).__name__.lower()}", linking.sentence(event), **asdict(event))

@@ -5,7 +5,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import twinlink
@@ -70,9 +70,13 @@ class View:
     A browser that takes less gets the newest state and rows: both flows conflate.  The threads of the link only put
     what passes into a bounded queue; all else is done on a thread of the view.  While there is no browser, only the
     decisions are looked at.
+
+    Attributes:
+        fidelity: says how far the twin's picture is right (``described()`` of the twin's `Fidelity`); None: no twin.
     """
 
     def __init__(self, source: Source, pages: twinlink.Link) -> None:
+        self.fidelity: Callable[[], dict[str, Any]] | None = None
         self._source, self._newest, self._pages = source, source.newest, pages
         self._waterfalls: dict[Key, Waterfall] = {}
         self._strips: dict[Key, Strip] = {}
@@ -277,6 +281,7 @@ class View:
             "strips": [_named(key) | one.described() for key, one in self._strips.items()],
             "blocks": self._blocks.described(),
             "interference": spans,
+            "fidelity": self.fidelity() if self.fidelity else None,
             "events": list(self._events),
         }
 

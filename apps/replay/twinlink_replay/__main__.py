@@ -19,6 +19,8 @@ from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
 from twinlink.cli import all_keys
+from twinlink.digest import FLOW as DIGEST
+from twinlink.digest import REQUEST_FLOW
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
@@ -28,12 +30,14 @@ from . import companion, grc
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
+    from twinlink.stats import ClockOffset
+
     from .twin.flowgraph import Flowgraph
     from .twin.twin import Twin
 
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
-SENDS, RECEIVES = ("control",), ("spectrum", "control-result")
+SENDS, RECEIVES = ("control", REQUEST_FLOW), ("spectrum", "control-result")
 SENSING = "sensing"  # comes if the exporter is told to send it
 SPECTRUM_ADVICE = "have their sender send twinlink.spectrum.Spectrum(...).encode()"
 
@@ -72,7 +76,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     decides = f"{signed}blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
-        *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING), "exporter"),
+        *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING, DIGEST), "exporter"),
         f"queue to the flowgraph: at most {given.buffer_mb} MiB of records",
         f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
         f"end: {' or '.join([*ends, 'a signal'])}",
@@ -96,6 +100,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
     from .twin.authentication import Authentication
+    from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
     from .twin.twin import Twin
@@ -109,6 +114,8 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         sync = link.sync("spectrum")
         # This policy never blocks; with "latest" some decisions would have no result.
         control = link.sender("control", overflow="drop-oldest")
+        asks = link.sender(REQUEST_FLOW, overflow="latest")
+        fidelity = Fidelity(journal, asks.send, given.fidelity_limit, partial(_clock_offset, control))
         twin = Twin(
             journal,
             control.send,
@@ -120,6 +127,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             protected=given.protect_prbs or frozenset(),
             control=given.control,
             count=given.count,
+            fidelity=fidelity,
             authentication=Authentication(identity, link.epoch),
         )
         _report_start(journal, link, given.transport)
@@ -127,6 +135,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
         link.events(handler=twin.link_event)
         link.receiver("control-result", handler=twin.result, max_payload=MAX_SIGNED_OCTETS)
         link.receiver(SENSING, handler=twin.sensing)
+        link.receiver(DIGEST, handler=fidelity.digest)
         octets = given.buffer_mb * 1024 * 1024
         with Flowgraph(link, twin.add, octets, lambda: twin.follows_replay) as flowgraph:
             pulse = Pulse()
@@ -139,6 +148,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             ):
                 if view is not None:
                     twin.watcher = Showing(view)
+                    view.fidelity = fidelity.described
                 why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
@@ -157,6 +167,12 @@ def _collectors(link: twinlink.Link, twin: "Twin", sync: twinlink.Sync, flowgrap
     from .metrics import ReplayCollector
 
     return [collector(link), ReplayCollector(twin, sync, flowgraph.source.stats)]
+
+
+def _clock_offset(control: twinlink.Sender, epoch: int) -> "ClockOffset | None":
+    """What the acks of flow control tell of the offset of the exporter's clock; None without any."""
+    peer = control.stats()["peers"].get(f"{epoch:016x}")
+    return peer["clock_offset_ns"] if peer else None
 
 
 def _report_start(journal: Journal, link: twinlink.Link, transport: str) -> None:
@@ -178,7 +194,7 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
     if counted["waiting"]:
         text += f", at least {counted['waiting']} that had arrived when it ended and were not analysed"
     text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
-    text += f"; out of sync {twin.out_of_sync} times"
+    text += f"; out of sync {twin.out_of_sync} times; {twin.fidelity.summary()}"
     journal.event(
         "summary",
         f"ended ({why}): {text}",
@@ -193,6 +209,8 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         sensing=twin.free_ranges.slots,
         sensing_missing=twin.free_ranges.missing,
         sync=freshness,
+        held_back=twin.held_back,
+        fidelity=twin.fidelity.described(),
         **counted,
     )
 
@@ -202,6 +220,7 @@ def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgr
     before: tuple[int | None, int] = None, 0
     arrived_ns: int | None = None  # monotonic time of the last message
     while not stop.wait(LOOK_S):
+        twin.fidelity.look()
         counted = flowgraph.source.stats()
         progress = twin.last_ns, counted["malformed"]
         # This loop always runs; the analysis may hang, which shows as records that wait without progress.
@@ -253,6 +272,10 @@ def make_parser() -> options.Parser:
         default=2000,
         help="validity of a block, which is renewed before it ends",
     )
+    control.add_argument(
+        "--fidelity-limit", type=convert.fraction, default=0.9, metavar="SCORE",
+        help="below this score, from 0 to 1, no decision leaves (0: all do)",
+    )  # fmt: skip
     control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never propose to block these")
     end = parser.group("end (without these: on SIGINT or SIGTERM)")
     end.add_argument("--count", type=convert.whole(1, 2**62), metavar="N", help="after N records, decoded or not")

@@ -18,6 +18,13 @@ _TWIN = {
     "rejected": "Proposals answered with rejected.",
     "refused_results": "Results that do not come from a trusted exporter.",
     "out_of_sync": "How often the records became out of sync.",
+    "held_back": "Lists of PRBs that were due and did not leave, because the fidelity was low.",
+}
+_FIDELITY = {
+    "windows": "Windows of a second that were compared with the exporter's digest.",
+    "alarms": "How often the fidelity fell below the limit.",
+    "asked": "Requests of a digest.",
+    "answered": "Answers to them.",
 }
 _SOURCE = {
     "missing": "Records that did not arrive, or were dropped.",
@@ -41,6 +48,7 @@ class ReplayCollector(Collector):
         yield CounterMetricFamily("twinlink_replay_sensing", text, free.slots)
         text = "Slots for which the exporter could not read the PRBs that the MAC left free."
         yield CounterMetricFamily("twinlink_replay_sensing_missing", text, free.missing)
+        yield from self._fidelity()
         counted = self._source()
         for name, text in _SOURCE.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, counted[name])
@@ -48,3 +56,21 @@ class ReplayCollector(Collector):
         for state in State:
             family.add_metric([state.value], state is self._sync.state)
         yield family
+
+    def _fidelity(self) -> Iterator[Metric]:
+        """A score and a part that are not known have no sample."""
+        fidelity = self._twin.fidelity
+        score = GaugeMetricFamily("twinlink_replay_fidelity", "How far the twin's picture is right, 0 to 1.", labels=[])
+        if (now := fidelity.score()) is not None:
+            score.add_metric([], now)
+        yield score
+        text = "Parts of the fidelity in the last window that was compared, 0 to 1; it is the least of them."
+        parts = GaugeMetricFamily("twinlink_replay_fidelity_part", text, labels=["part"])
+        for name, part in fidelity.last.parts.items() if fidelity.last else ():
+            if part is not None:
+                parts.add_metric([name], part)
+        yield parts
+        text = "Whether no decision leaves, because the fidelity is low."
+        yield GaugeMetricFamily("twinlink_replay_fidelity_low", text, fidelity.low)
+        for name, text in _FIDELITY.items():
+            yield CounterMetricFamily(f"twinlink_replay_fidelity_{name}", text, getattr(fidelity, name))

@@ -26,6 +26,8 @@ from twinlink.protocol.frames import (
 from twinlink.recording.reader import Recorded, RecordingFile
 from twinlink.recording.verify import Report, read
 
+from .recorded_fidelity import FLOWS, RecordedFidelity
+
 SENT, RECEIVED = "sent", "received"
 _LOST = "path", "open"  # sides of a manifest: what was sent and did not come
 _ACK, _ACK_RANGE = int(Kind.ACK), int(Kind.ACK_RANGE)
@@ -93,6 +95,7 @@ class Recordings:
         streams: of all sessions.
         manifests: of each file; of one that was cut what is known.
         reports: of each file, as `twinlink verify` makes them.
+        fidelity: of the twin's picture, where it recorded its side.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -100,6 +103,7 @@ class Recordings:
         self.streams: dict[tuple[str, int], Stream] = {}
         self.manifests: list[dict[str, Any]] = []
         self.reports: list[Report] = []
+        self.fidelity = RecordedFidelity()
         for path in paths:
             report = Report(str(path))
             with closing(RecordingFile(path)) as file:
@@ -117,6 +121,7 @@ class Recordings:
                 known = self.streams.get((stream["flow"], int(stream["epoch"], 16)))
                 if known is not None and isinstance(stream["node"], str):
                     known.node = stream["node"]
+        self.fidelity.end()
         for one in self.streams.values():
             one.complete()
 
@@ -132,6 +137,9 @@ class Recordings:
                 stream.sent[sequence] = octets, sent_ns
             else:
                 stream.received.append((sequence, octets, sent_ns, recorded.log_ns))
+                if flow in FLOWS:
+                    payload = bytes(recorded.data[HEADER_OCTETS:])
+                    self.fidelity.take(flow, epoch, sequence, sent_ns, recorded.log_ns, payload)
         elif kind == "ack" and metadata["direction"] == RECEIVED:
             self._take_ack(flow, recorded, sent_ns)
 

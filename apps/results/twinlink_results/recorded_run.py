@@ -17,6 +17,7 @@ from twinlink.errors import ConfigurationError
 from twinlink.transports import Endpoint
 
 from .recorded import Recordings, Stream, table
+from .recorded_fidelity import as_list
 from .run import RECORDS, RUN, Run
 
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]")
@@ -90,6 +91,7 @@ def _content(
     """run.json without its cells."""
     times = [sent_ns for stream in streams for _, sent_ns in stream.sent.values() if sent_ns]
     sides = ("real_world", "digital_twin")
+    fidelity = as_list(found.fidelity, {stream.epoch: stream.node for stream in streams})
     used = {"recordings": [path.name for path in paths], "links": configurations}
     return {
         "started_ns": min(times),
@@ -103,6 +105,7 @@ def _content(
         "ntp": dict.fromkeys(sides),
         "idle_rtt_ns": {},
         "mgen": None,
+        **({"fidelity": fidelity} if fidelity else {}),
     }
 
 

@@ -21,6 +21,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("State", _state(results)),
         ("Load", load.warning(results.get("load") or ())),
         ("Rounds", _few_rounds(cells)),
+        ("Fidelity", _fidelity(results.get("fidelity") or ())),
     ]
     if cells:
         paired = [each for each in results["comparisons"]["paired"] if each["mode"] == "closed"]
@@ -36,6 +37,21 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
             ("The paper", _paper(results, [cell for cell in cells if cell["mode"] == "closed"])),
         ]
     return [(title, text) for title, text in told if text]
+
+
+def _fidelity(sessions: Iterable[dict[str, Any]]) -> str:
+    """How far the twin's picture was from what each exporter heard."""
+    told = []
+    for one in sessions:
+        windows = one["windows"]
+        least = min(windows, key=lambda window: window["score"])
+        mean = sum(window["score"] for window in windows) / len(windows)
+        parts = {name: part for name, part in least["parts"].items() if part is not None}
+        told.append(
+            f"the twin's picture scored {mean:.3f} in the mean of {len(windows)} s of {one['node'] or one['epoch']}, "
+            f"{least['score']:.3f} at least (by {min(parts, key=lambda name: parts[name])}); KPMs are not known"
+        )
+    return "; ".join(told)
 
 
 def text(results: dict[str, Any]) -> str:

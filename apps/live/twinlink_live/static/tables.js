@@ -48,6 +48,13 @@ export function showTables(state) {
 const since = (ns, { asked_ns: asked }) => (ns === null ? "–" : ms(BigInt(ns) - BigInt(asked)));
 const oneWay = ({ one_way_ns: one }) => (one ? `${ms(one.p50)} ± ${ms(one.bound)}` : "–");
 
+// Of the last window that was compared; null is not known.
+function fidelityTile({ score, low, parts }) {
+  const least = Object.entries(parts ?? {}).filter(([, part]) => !absent(part)).toSorted(([, a], [, b]) => a - b)[0];
+  const note = low ? "no decision leaves" : least ? `least: ${least[0]} ${number.format(least[1])}` : "not known yet";
+  return ["fidelity", `${low ? "✕ " : ""}${shown(score)}`, note, absent(score) ? "" : low ? "alarm" : "good"];
+}
+
 // Of the flow with the spectrum, or else the one with most goodput.
 function showReadouts(state) {
   const flows = state.flows, flow = flows.find((one) => one.flow === "spectrum") ?? flows.toSorted((a, b) => b.goodput_mb_s - a.goodput_mb_s)[0];
@@ -63,6 +70,7 @@ function showReadouts(state) {
     ["round trip", ms(peer?.rtt_ns.p50), peer ? `99th ${ms(peer.rtt_ns.p99)}` : "nothing sent", ""],
     ["one-way delay", ms(peer?.one_way_ns?.p50), peer?.one_way_ns ? `± ${ms(peer.one_way_ns.bound)}` : "", ""],
     ["lost", lost ? `✕ ${whole.format(lost)}` : "0", "of all flows", lost ? "alarm" : ""],
+    ...(state.fidelity ? [fidelityTile(state.fidelity)] : []),
     state.blocks.length ? ["block", block ? `PRB ${block.prbs}` : "none", block ? STATE[block.state] : "none stands", ""] : ["peers", `${up.length} up`, up.join(", "), ""],
   ];
   element("readouts").replaceChildren(...tiles.map(([name, value, note, mark]) => {

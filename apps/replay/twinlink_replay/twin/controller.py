@@ -12,6 +12,8 @@ Rules:
    unread, for another reason, counts as the list that was requested last.
 5. Without new records, or while they are stale, no list is requested or renewed, and a block ends by its validity.  Out
    of sync, the block is withdrawn (`withdraw`).
+6. While the twin's picture is not that of the network, nothing is requested, renewed or ended: each list that is due is
+   reported once (`Held`).  What `withdraw` makes ends a block and leaves all the same.
 """
 
 from dataclasses import dataclass
@@ -34,6 +36,13 @@ NEVER = -(2**62)
 @dataclass(frozen=True, slots=True)
 class Change:
     """The set of PRBs with interference has changed; empty ``prbs`` mean that the interference has ended."""
+
+    prbs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """This list was due, and is held back."""
 
     prbs: tuple[int, ...]
 
@@ -71,12 +80,18 @@ class Controller:
         self._requested: PrbBlock | None = None
         self._requested_ns = NEVER
         self._changed_ns = NEVER
+        self._held: tuple[int, ...] | None = None  # the last list that was held back
         self._retry_ns: int | None = None  # time between rejection and repetition; None: not rejected
         self._count = 0
 
     def observe(
-        self, interfered: NDArray[np.bool_], wall_ns: int, monotonic_ns: int, in_sync: bool = True
-    ) -> list[Change | PrbBlock]:
+        self,
+        interfered: NDArray[np.bool_],
+        wall_ns: int,
+        monotonic_ns: int,
+        in_sync: bool = True,
+        holds: bool = False,
+    ) -> list[Change | PrbBlock | Held]:
         """Take in a record's filtered answer; returns the changes to report and the blocks to send.
 
         Args:
@@ -84,9 +99,10 @@ class Controller:
             wall_ns: Unix time, for the gNB's side.
             monotonic_ns: monotonic time, for intervals.
             in_sync: whether the record is recent enough for a decision; otherwise changes are only reported.
+            holds: whether decisions are held back.
         """
         self._detected_ns[interfered] = monotonic_ns
-        todo: list[Change | PrbBlock] = []
+        todo: list[Change | PrbBlock | Held] = []
         wanted = self._detected_ns > monotonic_ns - HOLD_NS
         due = monotonic_ns - self._changed_ns >= SPACING_NS
         present = tuple(int(prb) + self._first_prb for prb in np.flatnonzero(wanted))
@@ -96,8 +112,14 @@ class Controller:
             todo.append(Change(present))
         if self._enabled and in_sync:
             prbs = tuple(prb for prb in self._present if prb not in self._protected)
-            if block := self._request(prbs, wall_ns, monotonic_ns):
-                todo.append(block)
+            if holds:
+                if self._held != prbs and self._is_due(prbs, monotonic_ns):
+                    self._held = prbs
+                    todo.append(Held(prbs))
+                return todo
+            self._held = None
+            if self._is_due(prbs, monotonic_ns):
+                todo.append(self._request(prbs, wall_ns, monotonic_ns))
         return todo
 
     def withdraw(self, wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
@@ -126,12 +148,18 @@ class Controller:
             return result.status == "rejected" and result.reason.startswith("holder:")
         return result.status == "installed"
 
-    def _request(self, prbs: tuple[int, ...], wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
-        requested = self._requested.prbs if self._requested else ()
-        renew = bool(prbs) and prbs == requested and monotonic_ns - self._requested_ns >= self._repeat_after_ns()
-        if prbs == requested and not renew:
-            return None
-        return self._make_block(prbs, "interference" if prbs else "interference ended", wall_ns, monotonic_ns, renew)
+    def _is_due(self, prbs: tuple[int, ...], monotonic_ns: int) -> bool:
+        if prbs != self._requested_prbs:
+            return True
+        return bool(prbs) and monotonic_ns - self._requested_ns >= self._repeat_after_ns()
+
+    @property
+    def _requested_prbs(self) -> tuple[int, ...]:
+        return self._requested.prbs if self._requested else ()
+
+    def _request(self, prbs: tuple[int, ...], wall_ns: int, monotonic_ns: int) -> PrbBlock:
+        reason = "interference" if prbs else "interference ended"
+        return self._make_block(prbs, reason, wall_ns, monotonic_ns, renew=prbs == self._requested_prbs)
 
     def _make_block(
         self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False

@@ -6,16 +6,16 @@ between records, and sync is what it was in recorded time: a silence, or missing
 
 import hashlib
 
+from twinlink.fidelity import REPLAYED_NS
 from twinlink.sync import State, Sync, Thresholds
 
 from ..blocks.observer import Record
 
-REPLAYED_NS = 1_000_000_000  # an exporter sends a record within milliseconds
 SET_BACK_NS = 1_000_000_000  # what is earlier than the last record by more begins anew, as a recording that is looped
 
 
 def is_replayed(record: Record) -> bool:
-    """Whether a record is of a replay."""
+    """Whether a record is of a replay: an exporter sends one within milliseconds."""
     return record.sent_ns - record.observed_ns > REPLAYED_NS
 
 

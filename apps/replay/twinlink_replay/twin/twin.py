@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.appkit.journal import Journal
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.digest import symbol_power
 from twinlink.events import Event, PeerDown, PeerUp, SyncChanged
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Refusal
@@ -23,7 +24,8 @@ from ..detection.features import prb_features, subcarrier_power
 from ..detection.free_prbs import is_loud
 from ..detection.noise_floor import NoiseFloor
 from .authentication import Authentication
-from .controller import Change, Controller
+from .controller import Change, Controller, Held
+from .fidelity import Fidelity
 from .free_ranges import FreeRanges
 from .link_journal import log_event
 from .recorded_time import RecordedTime, is_replayed, session_of
@@ -54,6 +56,7 @@ class Twin:
         node, session: of this side of the link, for the ids of blocks.
         validity_ms, protected, control: as of `Controller`.
         count: number of records after which to stop, or None.
+        fidelity: whether decisions may leave.
         authentication: signs decisions and checks results; None: neither.
 
     Attributes:
@@ -64,6 +67,8 @@ class Twin:
         left_out: number of records that had arrived when `finish` was called, and were not analysed.
         last_ns: monotonic time of the last record, None before the first.
         out_of_sync: how often the records became out of sync.
+        held_back: number of lists of PRBs that were due and did not leave, because the fidelity was low.
+        fidelity: as given.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
         watcher: is shown what is made of records; None: there is none.
@@ -82,6 +87,7 @@ class Twin:
         protected: frozenset[int],
         control: bool,
         count: int | None,
+        fidelity: Fidelity,
         authentication: Authentication | None = None,
     ) -> None:
         self.records = 0
@@ -90,14 +96,14 @@ class Twin:
         self._last_proposed: tuple[str, tuple[int, ...]] | None = None
         self._last_result: tuple[str, str, tuple[int, ...]] | None = None
         self.refused_results = 0
-        self.out_of_sync = 0
+        self.out_of_sync = self.held_back = 0
         self.free_ranges = FreeRanges()
         self.left_out = 0
         self.last_ns: int | None = None
         self.done = threading.Event()
         self.watcher: Watcher | None = None
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
-        self._authentication = authentication or Authentication()
+        self.fidelity, self._authentication = fidelity, authentication or Authentication()
         self._node, self._session = node, session
         self._settings = validity_ms, protected, control
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
@@ -154,6 +160,8 @@ class Twin:
             self._take_power(ours)
             return
         samples = np.stack([record.samples for record in ours])
+        self.fidelity.add(ours, symbol_power(samples))
+        self._begin_detector_anew()
         features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
         smoothed = self._detector.smoothed()
@@ -182,6 +190,8 @@ class Twin:
             )
             self._journal.event("power-only", text)
         power = np.stack([record.power for record in records if record.power is not None])
+        self.fidelity.add(records, power)
+        self._begin_detector_anew()
         free = self._free(records)
         loud = is_loud(power, self._floor.add(power))
         interfered = np.zeros(power.shape, np.bool_) if free is None else loud & free
@@ -206,13 +216,11 @@ class Twin:
     def _follow(self, record: Record) -> None:
         """Another session is followed: a replay is analysed as if it were the first, and what follows it, too."""
         self._followed, replayed = record.epoch, is_replayed(record)
+        of_replay = replayed or self.follows_replay
+        self.fidelity.follow(record.epoch, self._source_selection.node(record.epoch), of_replay)
         if self._detector and not (replayed or self._recorded_time):
             return
-        if self._recording and self._detector:
-            self._recording.add_smoothed(self._detector.finish())
-        # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
-        self._detector = Detector(record.n_prbs)
-        self._floor = NoiseFloor(record.n_prbs)
+        self._make_detector(record.n_prbs)
         session = session_of(self._node, record) if replayed else self._session
         with self._lock:
             self._recorded_time = RecordedTime(self._sync.thresholds) if replayed else None
@@ -228,6 +236,18 @@ class Twin:
             centre_hz=record.centre_hz,
             sequence=record.sequence,
         )
+
+    def _make_detector(self, n_prbs: int) -> None:
+        if self._recording and self._detector:
+            self._recording.add_smoothed(self._detector.finish())
+        # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
+        self._detector, self._floor = Detector(n_prbs), NoiseFloor(n_prbs)
+
+    def _begin_detector_anew(self) -> None:
+        """Levels were wrong until now: the noise floor, which rises slowly, and all that was found with it is wrong."""
+        if self.fidelity.anew and self._detector:
+            self.fidelity.anew = False
+            self._make_detector(self._detector.n_prbs)
 
     def _select(self, records: list[Record]) -> list[Record]:
         """The records of the session that is followed; of each other session, one record is reported."""
@@ -273,9 +293,11 @@ class Twin:
                 now_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
                 old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
                 in_sync = self._sync.state is State.IN_SYNC and not old
-            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync):
+            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, self.fidelity.low):
                 if isinstance(item, Change):
                     self._report_change(item, index)
+                elif isinstance(item, Held):
+                    self._report_held(item)
                 else:
                     self._propose(item)
 
@@ -304,6 +326,12 @@ class Twin:
             self._journal.event("interference", text, prbs=change.prbs, first_record=index)
         else:
             self._journal.event("interference-ended", f"interference has ended (record {index})", record=index)
+
+    def _report_held(self, held: Held) -> None:
+        self.held_back += 1
+        what = f"a block of PRBs {format_prbs(held.prbs)}" if held.prbs else "the end of the block"
+        text = f"{what} is held back: the twin's picture is not that of the network (event fidelity-low)"
+        self._journal.event("decision-held", text, prbs=held.prbs)
 
     def _propose(self, block: PrbBlock) -> None:
         epoch = self._source_selection.epoch
