@@ -15,8 +15,9 @@ from twinlink.testing import patience, wait_until
 from twinlink.testing.base import ForeignPeer
 from twinlink.transport_options import TransportName
 from twinlink.transports import Endpoint
-from twinlink.transports.zeromq import SPLIT, TRAFFIC, ZeromqOptions, ZeromqTransport
+from twinlink.transports.zeromq import ZeromqOptions, ZeromqTransport
 from twinlink.transports.zeromq_joining import JOINING
+from twinlink.transports.zeromq_split import SPLIT, TRAFFIC
 
 EPOCH = 0xFEED
 

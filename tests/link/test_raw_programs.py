@@ -14,7 +14,8 @@ from twinlink.protocol.frames import HELLO_TOPIC, Kind, frame
 from twinlink.testing import patience, wait_until
 from twinlink.transport_options import TransportName
 from twinlink.transports import Endpoint
-from twinlink.transports.zeromq import TOPICS, TRAFFIC, ZeromqOptions, ZeromqTransport
+from twinlink.transports.zeromq import TOPICS, ZeromqOptions, ZeromqTransport
+from twinlink.transports.zeromq_split import TRAFFIC
 
 GOOD = frame(Kind.DATA, 7, 0, 1, b"payload")
 Pair = tuple[twinlink.Link, twinlink.Link]
