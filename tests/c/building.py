@@ -24,6 +24,8 @@ def compilers() -> list[str]:
     return [one for one in named if shutil.which(one)] or [one for one in ("cc",) if shutil.which(one)]
 
 
+WHOLE = os.environ.get("TWINLINK_TEST_WHOLE") == "1"
+whole = pytest.mark.skipif(not WHOLE, reason="a minute more of faults and compilers: set TWINLINK_TEST_WHOLE=1")
 needs_compiler = pytest.mark.skipif(not compilers(), reason=NO_COMPILER)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.c.building import ROOT, SOURCES, build, has_libzmq, needs_compiler
+from tests.c.building import ROOT, SOURCES, build, has_libzmq, needs_compiler, whole
 from tests.c.running import Program, start_module, start_slots
 from twinlink.testing import free_endpoint
 
@@ -80,6 +80,7 @@ def test_slots_and_decisions_arrive(started: Start, slots_program: Path) -> None
     assert stats["decisions"] >= stats["sent"] // 100  # the last may come too late
 
 
+@whole
 @pytest.mark.skipif(not has_libzmq(), reason="no zmq.h is found: install libzmq3-dev")
 def test_messages_over_zeromq(started: Start, tmp_path: Path) -> None:
     """Twice, with a twin that is killed in between: the second session takes over."""
@@ -121,6 +122,7 @@ def test_connections_that_are_cut(started: Start, slots_program: Path) -> None:
     assert not named  # the ring holds three seconds of slots
 
 
+@whole
 def test_a_path_that_stalls(started: Start, slots_program: Path) -> None:
     """Nothing gets through for longer than it takes to be declared down, then all that was written at once."""
     port = port_of(free_endpoint(1))
@@ -141,6 +143,7 @@ def test_a_path_that_stalls(started: Start, slots_program: Path) -> None:
     assert set(range(stats["sent"])) - set(arrived) <= named
 
 
+@whole
 def test_a_sender_that_is_stopped(started: Start, slots_program: Path) -> None:
     endpoint = free_endpoint(1)
     receiver = twin(started, endpoint)
@@ -156,6 +159,7 @@ def test_a_sender_that_is_stopped(started: Start, slots_program: Path) -> None:
     assert not named
 
 
+@whole
 def test_a_twin_that_is_stopped(started: Start, slots_program: Path) -> None:
     """It stands still for longer than it takes to be declared down, and longer than the ring has room for."""
     endpoint = free_endpoint(1)
@@ -195,6 +199,7 @@ def test_a_twin_that_is_killed_and_starts_anew(started: Start, slots_program: Pa
     assert all(before[-1] < one < after[0] for one in unnamed)
 
 
+@whole
 def test_a_sender_that_is_killed_and_starts_anew(started: Start, slots_program: Path) -> None:
     endpoint = free_endpoint(1)
     receiver = twin(started, endpoint)
