@@ -305,7 +305,7 @@ uint64_t twinlink_commit(twinlink_flow *flow, size_t octets, uint64_t now_ns)
   flow->producer.reserved_at = UINT64_MAX;
   flow->producer.sequence = sequence + 1;
   atomic_store_explicit(&flow->committed, ++flow->producer.position, memory_order_release);
-  /* After `committed`: who sees the number sees the message, and takes what it does not see for dropped. */
+  /* After `committed`: a number that is given out and has no entry is that of a dropped message. */
   atomic_store_explicit(&flow->offered, sequence + 1, memory_order_release);
   return sequence;
 }
@@ -1433,11 +1433,14 @@ static void request(twinlink_flow *flow, uint32_t peer, uint64_t first, uint64_t
 
 static void on_nak(twinlink_flow *flow, struct peer *peer, uint64_t known, const struct range *missing, uint32_t count)
 {
-  uint32_t index = (uint32_t)(peer - flow->link->peers);
+  uint32_t index = (uint32_t)(peer - flow->link->peers), next = 0;
   struct receiver *receiver = flow->receivers + index;
   for (uint64_t at = flow->kept_tail; at < flow->sent && entry_at(flow, at)->sequence < known; at++) {
     struct entry *entry = entry_at(flow, at);
-    if ((entry->owed & bit(index)) && range_with(missing, count, entry->sequence) == NULL && settle(flow, entry, index))
+    while (next < count && missing[next].end <= entry->sequence)
+      next++;
+    bool lacks = next < count && missing[next].first <= entry->sequence;
+    if (!lacks && settle(flow, entry, index))
       flow->stats.acknowledged++, flow->unanswered = 0;
   }
   settle_evicted(flow, index, known, missing, count);

@@ -157,7 +157,7 @@ TWINLINK_API twinlink_flow *twinlink_flow_at(twinlink *link, uint32_t index);
 TWINLINK_API void *twinlink_reserve(twinlink_flow *flow, size_t octets);
 
 /* Sends what was written to the last reservation, at most as much as was reserved; now_ns: when it was produced, which
- * the receiver gets as its sent_ns.  Returns its number. */
+ * the receiver gets as its sent_ns.  Returns its number; UINT64_MAX: nothing is reserved. */
 TWINLINK_API uint64_t twinlink_commit(twinlink_flow *flow, size_t octets, uint64_t now_ns);
 
 /* Both, with a copy of the payload; false: the ring is full. */

@@ -28,7 +28,7 @@ TWINLINK_API twinlink_websocket *twinlink_websocket_init(void *memory, size_t oc
                                                          const struct twinlink_websocket_config *config);
 
 /* Connects if need be, waits up to so long for something to read, and does what is due.  To be called again and again:
- * the slot thread wakes nobody, so what it sends waits until this returns. */
+ * the slot thread does not end the wait, so what it sends may leave that much later. */
 TWINLINK_API void twinlink_websocket_step(twinlink_websocket *socket, twinlink *link, uint64_t wait_ns);
 
 /* Says that the session ends, and gives what is left so long to leave. */

@@ -1,6 +1,7 @@
 """Figures of the C node: ``python -m tests.c.figures``, on an idle machine, prints them as JSON.
 
 - ``text_octets``: of the core, and of the driver for WebSocket, with -O2.
+- ``core_ns``: what two C nodes in one thread take for a message of 1000 octets and its ack (``threads.c``).
 - ``slot_call``: what a slot thread takes for 71 KB, 2000 times a second, with twinlink and without (``slot_call.c``),
   with a Python twin that acknowledges; the median of the rounds, and their range.
 - ``round_trip``: p50 of a message from C to Python with its ack, through twinlink and over the bare socket with the
@@ -88,6 +89,14 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
+def core_ns(directory: Path) -> dict[str, float]:
+    program = build(
+        directory / "threads", ROOT / "tests/c/threads.c", options=("-O2", "-pthread", "-Wno-unused-function")
+    )
+    rounds = [subprocess.run([program, "300000", "alone"], capture_output=True, check=True) for _ in range(ROUNDS)]
+    return spread([json.loads(one.stdout)["ns"] for one in rounds])
+
+
 def slot_call(directory: Path) -> dict[str, Any]:
     sources = (ROOT / "tests/c/slot_call.c", SOURCES / "twinlink.c", SOURCES / "twinlink_websocket.c")
     program = build(directory / "slot_call", *sources, options=("-O2", "-pthread"))
@@ -120,7 +129,7 @@ def round_trip(directory: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parts = {"text_octets": text_octets, "slot_call": slot_call, "round_trip": round_trip}
+    parts = {"text_octets": text_octets, "core_ns": core_ns, "slot_call": slot_call, "round_trip": round_trip}
     with tempfile.TemporaryDirectory() as directory:
         for name in sys.argv[1:] or parts:
             print(json.dumps({name: parts[name](Path(directory))}, indent=1), flush=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.c.building import ROOT, SANITIZERS, build, compilers, needs_compiler
+from tests.c.building import ROOT, SANITIZERS, WHOLE, build, compilers, needs_compiler
 
 pytestmark = needs_compiler
 FRAMES = int(os.environ.get("TWINLINK_TEST_FUZZ", "300000"))  # 10,000,000 take 15 s
@@ -34,7 +34,7 @@ def result(*command: object) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("compiler", compilers() if WHOLE else compilers()[:1])
 def test_mutated_frames_do_no_harm(tmp_path: Path, compiler: str) -> None:
     fuzz = built(tmp_path, "fuzz", ("-O1", "-Wno-unused-function", *SANITIZERS), compiler)
     vectors = sorted((ROOT / "docs" / "vectors").glob("*.bin"))
@@ -45,7 +45,7 @@ def test_mutated_frames_do_no_harm(tmp_path: Path, compiler: str) -> None:
     assert found["steps_with_a_peer"] > FRAMES // 16  # the mutants met a node with peers
 
 
-@pytest.mark.parametrize("compiler", compilers())
+@pytest.mark.parametrize("compiler", compilers() if WHOLE else compilers()[:1])
 def test_the_two_threads_have_no_race(tmp_path: Path, compiler: str) -> None:
     threads = built(tmp_path, "threads", THREADS, compiler)
     found = result(threads, 30_000)

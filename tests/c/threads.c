@@ -1,9 +1,8 @@
 /*
  * threads.c - a slot thread sends as fast as it can, and one thread drives two nodes that are joined in memory.
  *
- *   threads MESSAGES
- *
- * Prints how many arrived or are named as lost.  To be built with the thread sanitizer.
+ *   threads MESSAGES          prints how many arrived or are named as lost; to be built with the thread sanitizer
+ *   threads MESSAGES alone    one thread, a message at a time: what both nodes take for it and its ack
  */
 #define _GNU_SOURCE
 #include "twinlink.c"
@@ -71,17 +70,42 @@ static twinlink *make(const char *node, uint64_t epoch, bool receives)
   return link;
 }
 
+static void step(twinlink *sender, twinlink *receiver)
+{
+  uint64_t now = twinlink_mono_ns();
+  twinlink_on_time(sender, now, now, now), twinlink_on_time(receiver, now, now, now);
+  carry(sender, receiver), carry(receiver, sender);
+}
+
+static void run_alone(twinlink *sender, twinlink *receiver)
+{
+  static uint8_t payload[1000];
+  while (!sender->up || !receiver->up)
+    step(sender, receiver);
+  uint64_t begin = twinlink_mono_ns();
+  for (uint64_t i = 0; i < messages; i++) {
+    memset(payload, (int)(i & 0xff), sizeof payload);
+    memcpy(payload, &i, 8);
+    twinlink_send(twinlink_flow_at(sender, 0), payload, sizeof payload, begin);
+    step(sender, receiver);
+  }
+  printf("{\"arrived\": %llu, \"wrong\": %llu, \"ns\": %llu}\n", (unsigned long long)arrived, (unsigned long long)wrong,
+         (unsigned long long)((twinlink_mono_ns() - begin) / messages));
+}
+
 int main(int count, char **arguments)
 {
   messages = count > 1 ? strtoull(arguments[1], NULL, 10) : 100000;
   twinlink *sender = make("sender", 1, false), *receiver = make("receiver", 2, true);
+  if (count > 2 && strcmp(arguments[2], "alone") == 0) {
+    run_alone(sender, receiver);
+    return 0;
+  }
   pthread_t thread;
   struct twinlink_flow_stats stats = {0};
   bool begun = false;
   while (!begun || !atomic_load(&sent_all) || arrived + lost < messages) {
-    uint64_t now = twinlink_mono_ns();
-    twinlink_on_time(sender, now, now, now), twinlink_on_time(receiver, now, now, now);
-    carry(sender, receiver), carry(receiver, sender);
+    step(sender, receiver);
     if (!begun && sender->up)
       begun = pthread_create(&thread, NULL, run_sender, twinlink_flow_at(sender, 0)) == 0;
   }

@@ -1,4 +1,4 @@
-"""A twin in a process of its own: listens, and writes a line for each message; ``python -m tests.c.twin ENDPOINT``.
+"""A twin in a process of its own, which listens and says what arrives: ``python -m tests.c.twin TRANSPORT ENDPOINT``.
 
 A line is ``message EPOCH SEQUENCE``, ``gap EPOCH FIRST END`` or ``peer_up EPOCH`` and so on.  Sends a decision on flow
 control for every hundredth message.
@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 import threading
+from typing import Any
 
 import twinlink
 from twinlink import events
-from twinlink.slots import SlotSpectrum
+from twinlink.slots import SlotSpectrum, is_slots
 
 
 def write(*words: object) -> None:
@@ -28,10 +29,10 @@ def watch(link: twinlink.Link, ending: threading.Event) -> None:
             write(type(event).__name__, f"{event.epoch:016x}")
 
 
-def main(endpoint: str) -> None:
+def main(transport: Any, endpoint: str) -> None:
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
-    with twinlink.open("websocket", listen=endpoint, node="twin") as link:
+    with twinlink.open(transport, listen=endpoint, node="twin") as link:
         spectrum, control = link.receiver("spectrum"), link.sender("control")
         watcher = threading.Thread(target=watch, args=(link, ending))
         watcher.start()
@@ -41,11 +42,12 @@ def main(endpoint: str) -> None:
             if message is None:
                 continue
             if message.sequence % 100 == 0:
-                SlotSpectrum.decode(message.payload)
+                if is_slots(message.payload):
+                    SlotSpectrum.decode(message.payload)
                 control.send(b"decision")
             write("message", f"{message.epoch:016x}", message.sequence)
         watcher.join()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
