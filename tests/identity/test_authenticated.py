@@ -13,9 +13,10 @@ from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
 from twinlink.transport_options import TransportName
 
-REPORT_REFUSED = {"zeromq", "websocket", "mqtt"}
-TELL_REASONS = {"zeromq", "websocket"}  # mosquitto logs only that a certificate is not trusted
-TRANSPORTS = ["zeromq", "websocket", "zenoh", pytest.param("mqtt", marks=needs_mosquitto)]
+REPORT_REFUSED = {"zeromq", "websocket", "tcp", "mqtt"}
+TELL_REASONS = {"zeromq", "websocket", "tcp"}  # mosquitto logs only that a certificate is not trusted
+OWN_TEXTS = {"websocket", "tcp"}  # in test_authenticated_websocket.py
+TRANSPORTS = ["zeromq", "websocket", "tcp", "zenoh", pytest.param("mqtt", marks=needs_mosquitto)]
 
 of_each = pytest.mark.parametrize("transport", TRANSPORTS)
 
@@ -38,7 +39,10 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(
         up, down = connector.sender("up"), listener.sender("down")
         with pytest.raises(twinlink.AuthenticationError) as raised:
             connector.wait_ready(patience(REFUSED_S))
-        if cell.repair is not None or transport != "websocket":  # test_authenticated_websocket.py has its texts
+        if cell.repair is not None or transport not in {
+            "websocket",
+            "tcp",
+        }:  # test_authenticated_websocket.py has its texts
             assert cell.says in str(raised.value)
         if cell.refusal is not None and transport in REPORT_REFUSED:
             event = wait_for_event(listener, twinlink.Refused)

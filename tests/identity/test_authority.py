@@ -19,7 +19,7 @@ from twinlink.transport_options import TransportName
 from twinlink.transports.mqtt_identity import MqttIdentity
 from twinlink.transports.tls_probe import Outcome, probe
 
-TRANSPORTS = ["websocket", "zenoh", pytest.param("mqtt", marks=needs_mosquitto)]
+TRANSPORTS = ["websocket", "tcp", "zenoh", pytest.param("mqtt", marks=needs_mosquitto)]
 TRUSTED = {"twin-1": b"gnb gnb-1\n", "gnb-1": b"twin twin-1\n"}
 
 of_each = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -107,7 +107,7 @@ def test_a_connector_says_that_a_listener_has_another_name(
                 connector.wait_ready(patience(REFUSED_S))
 
 
-@pytest.mark.parametrize("transport", ["websocket", pytest.param("mqtt", marks=needs_mosquitto)])
+@pytest.mark.parametrize("transport", ["websocket", "tcp", pytest.param("mqtt", marks=needs_mosquitto)])
 def test_a_trusted_peer_is_no_authority(transport: TransportName, endpoint: str, tmp_path: Path) -> None:
     """It cannot issue certificates in the name of another, also where those of an authority count."""
     twin, gnb = make_pair(tmp_path)

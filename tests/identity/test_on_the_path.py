@@ -74,6 +74,7 @@ def relay(endpoint: str) -> Iterator[Relay]:
         ("zenoh", False),
         ("zenoh", True),
         ("websocket", True),
+        ("tcp", True),
         pytest.param("mqtt", True, marks=needs_mosquitto),
     ],
 )

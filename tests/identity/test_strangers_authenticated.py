@@ -19,7 +19,7 @@ from twinlink.transport_options import TransportName
 
 STRANGERS = 150
 IN_TURN_S = STRANGERS * 0.1  # what a Zenoh listener takes for as many failed handshakes
-TRANSPORTS = ["zenoh", "zeromq", pytest.param("mqtt", marks=needs_mosquitto), "websocket"]
+TRANSPORTS = ["zenoh", "zeromq", pytest.param("mqtt", marks=needs_mosquitto), "websocket", "tcp"]
 
 
 def client_hello() -> bytes:

@@ -36,6 +36,10 @@ class TestWebsocket(Authenticated):
     driver, package = "websockets", "twinlink[websocket]"
 
 
+class TestTcp(Authenticated):
+    transport = "tcp"
+
+
 @needs_mosquitto
 class TestMqtt(Authenticated):
     transport = "mqtt"

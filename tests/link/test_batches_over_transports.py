@@ -15,7 +15,7 @@ from twinlink.recording import verify
 from twinlink.testing import free_endpoint, patience
 from twinlink.transport_options import TransportName
 
-each = pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket"])
+each = pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket", "tcp"])
 COUNT = 5000
 
 

@@ -19,7 +19,7 @@ from tests.core.dishonest import MODES
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import free_endpoint
 
-TRANSPORTS = ("zeromq", "zenoh", "websocket", "mqtt")
+TRANSPORTS = ("zeromq", "zenoh", "websocket", "tcp", "mqtt")
 OCTETS = 2000
 BATCH = 25  # messages of each that the honest peer has before the next ones leave
 COUNT = 500  # 1 MB: five times what may be in flight when a flow begins

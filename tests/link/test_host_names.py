@@ -168,7 +168,7 @@ with listens("[::]", "twin"), twinlink.open(transport, connect=f"tcp/{arguments[
 
 
 @pytest.mark.parametrize(("address", "bindv6only"), [("127.0.0.1", 0), ("127.0.0.1", 1), ("[::1]", 0)])
-@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt", "websocket"])
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt", "websocket", "tcp"])
 def test_a_listener_on_every_address_of_ipv6_has_those_of_ipv4(
     transport: str, address: str, bindv6only: int, tmp_path: Path
 ) -> None:

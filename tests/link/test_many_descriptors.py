@@ -56,7 +56,7 @@ def test_a_descriptor_above_1023_is_waited_for(held: list[int]) -> None:
         is_readable(near)
 
 
-@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt", "websocket"])
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "mqtt", "websocket", "tcp"])
 def test_a_link_of_a_process_with_many_files(transport: TransportName, held: list[int]) -> None:
     endpoint = free_endpoint()
     with twinlink.open(transport, connect=endpoint, node="gnb") as gnb:

@@ -31,7 +31,7 @@ else:
 MEET = """
 import twinlink
 from twinlink.testing import free_endpoint, patience
-for transport in ("zeromq", "zenoh", "websocket"):
+for transport in ("zeromq", "zenoh", "websocket", "tcp"):
     port = free_endpoint(2).rpartition(":")[2]
     with twinlink.open(transport, listen=f"tcp/[::]:{port}") as listener:
         with twinlink.open(transport, connect=f"tcp/127.0.0.1:{port}") as connector:

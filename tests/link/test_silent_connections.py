@@ -10,7 +10,7 @@ from twinlink.testing import wait_until
 from twinlink.transport_options import TransportName
 
 
-@pytest.mark.parametrize("transport", ["zeromq", "websocket"])
+@pytest.mark.parametrize("transport", ["zeromq", "websocket", "tcp"])
 def test_a_listener_names_what_to_look_at(
     transport: TransportName, endpoint: str, caplog: pytest.LogCaptureFixture
 ) -> None:

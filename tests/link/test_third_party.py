@@ -79,7 +79,7 @@ for name in ("seagull", "raven"):
         print(type(error).__name__, error)
 """
     known, name, missing, unknown = run(installed, "-c", script).splitlines()
-    assert known == str(["memory", "mqtt", "pigeon", "seagull", "websocket", "zenoh", "zeromq"])
+    assert known == str(["memory", "mqtt", "pigeon", "seagull", "tcp", "websocket", "zenoh", "zeromq"])
     assert name == "pigeon"
     assert missing.startswith("TransportMissing")
     assert "pip install 'twinlink-pigeon[fish]'" in missing

@@ -18,7 +18,7 @@ from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import wait_for_event
 from twinlink.transport_options import TransportName
 
-TRANSPORTS = ["zeromq", "zenoh", "websocket", pytest.param("mqtt", marks=needs_mosquitto)]
+TRANSPORTS = ["zeromq", "zenoh", "websocket", "tcp", pytest.param("mqtt", marks=needs_mosquitto)]
 LONG = bytes(3_000_000)  # travels in fragments
 
 

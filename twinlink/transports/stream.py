@@ -76,8 +76,8 @@ class StreamTransport(Transport):
         """The connection of a listener for a socket that it has accepted."""
 
     @abstractmethod
-    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
-        """A message as the octets that a connection transmits."""
+    def encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
+        """A message as the parts of what a connection transmits."""
 
     def _is_refused(self, connection: StreamConnection) -> bool:
         """A listener's connection has ended before it was open; whether that was counted as something of its own."""
@@ -105,6 +105,7 @@ class StreamTransport(Transport):
         self._table_lock = threading.Lock()
         self._connections: dict[int, StreamConnection] = {}  # by descriptor
         self._open: tuple[StreamConnection, ...] = ()  # those that have completed the handshake
+        self._takers: tuple[StreamConnection, ...] = ()  # of these, those that are sent messages
         self._left: dict[int, float] = {}  # by epoch of a node that took messages: when its last connection was heard
         self._taken = 0  # messages since the sockets were last polled
         self._check_s = 0.0
@@ -182,6 +183,10 @@ class StreamTransport(Transport):
 
     def _list_open(self) -> None:
         self._open = tuple(one for one in self._connections.values() if one.is_open and not one.ended)
+        self._list_takers()
+
+    def _list_takers(self) -> None:
+        self._takers = tuple(one for one in self._open if one.takes_data)
 
     def _remove(self, connection: StreamConnection, now: float) -> None:
         with self._table_lock:
@@ -263,8 +268,10 @@ class StreamTransport(Transport):
         joining = False
         for one in self._open:
             if one.epoch == epoch:
-                one.takes_data = hears_us
                 joining = not hears_us
+                if one.takes_data != hears_us:
+                    one.takes_data = hears_us
+                    self._list_takers()
         return joining
 
     def parted(self) -> None:
@@ -272,6 +279,7 @@ class StreamTransport(Transport):
         for one in self._open:
             if one.epoch is not None:
                 one.takes_data = False
+        self._list_takers()
 
     def why_alone(self) -> str | None:
         return self._dialer.failure if self._dialer is not None else None
@@ -298,15 +306,15 @@ class StreamTransport(Transport):
         else:
             while self._urgent:
                 time.sleep(0)
-            self._transmit(topic, frame, [one for one in self._open if one.takes_data])
+            self._transmit(topic, frame, self._takers)
 
     def offer(self, topic: bytes, frame: MessageFrame) -> None:
         # What waits would be ahead of our hello, and without a peer that acknowledges nothing would limit it.
-        self._transmit(topic, frame, [one for one in self._open if one.takes_data and not one.unsent_octets])
+        self._transmit(topic, frame, [one for one in self._takers if not one.unsent_octets])
 
     def _transmit(self, topic: bytes, frame: MessageFrame, connections: Sequence[StreamConnection]) -> None:
         if connections and not self._closed:
-            parts = self._encode(topic, frame)
+            parts = self.encode(topic, frame)
             for one in connections:
                 one.transmit(parts)
 
@@ -401,5 +409,5 @@ class StreamTransport(Transport):
         for one in self._connections.values():
             one.abort()
             one.close()
-        self._open = ()
+        self._open = self._takers = ()
         self._epoll.close()

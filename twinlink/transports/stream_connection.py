@@ -145,8 +145,13 @@ class StreamConnection(ABC):
                     octets = self._receive(None)
                     received = None if octets is None else len(octets)
                     if received:
-                        octets = self._rest + octets if self._rest else octets
-                        self._take(octets, len(octets))
+                        if self._rest or not self.is_open:
+                            octets = self._rest + octets
+                            self._take(octets, len(octets))
+                        elif (at := self._parse(octets, received)) < received:
+                            self._keep(octets, at, received)
+                        else:
+                            self.partial_octets = self._assembled_octets
                 else:
                     received = self._fill()
                 if received is None:
@@ -199,12 +204,15 @@ class StreamConnection(ABC):
         return b"" if into is None else 0
 
     def _take(self, octets: Octets, end: int) -> None:
-        """Take in octets[:end], and keep the beginning of a message that is not complete."""
+        """Take in octets[:end]."""
         if not self.is_open:
             self.begins = self.begins or bytes(octets[:32])
             octets = self._shake_hands(bytes(octets))
             end = len(octets)
-        at = self._parse(octets, end) if self.is_open else 0
+        self._keep(octets, self._parse(octets, end) if self.is_open else 0, end)
+
+    def _keep(self, octets: Octets, at: int, end: int) -> None:
+        """Keep octets[at:end], the beginning of a message."""
         left = end - at
         if not left:
             self._buffer, self._rest = None, b""
@@ -237,12 +245,12 @@ class StreamConnection(ABC):
                     self.abort()
                     raise
             for part in parts:
-                if sent < len(part):
+                if sent < (octets := len(part)):
                     self._unsent.append(memoryview(part)[sent:])
-                    self.unsent_octets += len(part) - sent
+                    self.unsent_octets += octets - sent
                     sent = 0
                 else:
-                    sent -= len(part)
+                    sent -= octets
             if self._unsent:
                 self._flush()
                 self.overflowed = self.unsent_octets > self.unsent_limit

@@ -5,10 +5,7 @@ and a browser reads them; there a connector masks what it sends, which costs bot
 """
 
 import socket
-from collections.abc import Sequence
 
-from ..protocol.frames import MessageFrame
-from .base import Frame
 from .stream import StreamTransport
 from .stream_connection import ADDED_OCTETS, StreamConnection
 from .stream_dialer import Dialer
@@ -47,8 +44,7 @@ class TcpTransport(StreamTransport):
     name = "tcp"
     dialer_class = TcpDialer
 
-    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
-        return encode(topic, frame)
+    encode = staticmethod(encode)
 
     def _accepted(self, opened: socket.socket, now: float) -> StreamConnection:
         most = self.max_frame + ADDED_OCTETS

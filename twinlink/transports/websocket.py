@@ -48,7 +48,7 @@ class WebsocketTransport(StreamTransport):
         self._reported_origins: set[str] = set()
         self._pages = websocket_pages.read(options.pages) if listening and options.pages else {}
 
-    def _encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
+    def encode(self, topic: bytes, frame: MessageFrame) -> Sequence[Frame]:
         return encode(topic, frame, mask=not self.listening)
 
     def _accepted(self, opened: socket.socket, now: float) -> StreamConnection:

@@ -117,16 +117,11 @@ class WebsocketConnection(StreamConnection):
         protocol = self.protocol
         found = (self._tail + octets).find(END)
         end = len(octets) if found < 0 else found + len(END) - len(self._tail)
-        protocol.receive_data(octets[:end])
         self._tail = (self._tail + octets[:end])[-len(END) + 1 :]
         self._handshake_octets += end
-        for event in protocol.events_received():
-            if isinstance(event, Request):
-                self._on_request(event)
-            elif isinstance(event, Response):
-                self._on_response(event)
-        if not self.is_open:
-            protocol.receive_data(octets[end:])  # the body of a response
+        self._take_handshake(octets[:end])
+        if not self.is_open and end < len(octets):
+            self._take_handshake(octets[end:])  # the body of a response
         if protocol.handshake_exc is not None and not self.refused:
             self.refused = str(protocol.handshake_exc)
         elif not self.is_open and self._handshake_octets > REQUEST_OCTETS and isinstance(protocol, ServerProtocol):
@@ -134,6 +129,14 @@ class WebsocketConnection(StreamConnection):
             self.abort()
         self._answer()
         return octets[end:] if self.is_open else b""
+
+    def _take_handshake(self, octets: bytes) -> None:
+        self.protocol.receive_data(octets)
+        for event in self.protocol.events_received():
+            if isinstance(event, Request):
+                self._on_request(event)
+            elif isinstance(event, Response):
+                self._on_response(event)
 
     def _on_request(self, request: Request) -> None:
         protocol = self.protocol
