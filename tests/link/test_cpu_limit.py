@@ -16,14 +16,14 @@ import os, sys
 if sys.argv[3:]:
     open(sys.argv[3] + "/cgroup.procs", "w").write("0")
 import twinlink
-from twinlink.runtime import receive_loop
+from twinlink.transports.zeromq import ZeromqTransport
 
-looks = 0
-def sched_yield():
+looks, zeromq_poll = 0, ZeromqTransport.poll
+def counting_poll(self, until_mono_ns):
     global looks
     looks += 1
-    os.sched_yield()
-receive_loop.sched_yield = sched_yield
+    return zeromq_poll(self, until_mono_ns)
+ZeromqTransport.poll = counting_poll
 
 poll = {"busy_poll": sys.argv[2] == "True"}
 with (

@@ -98,14 +98,11 @@ class SessionDriver:
         """
         session = self.session
         try:
-            kind = frame[KIND_AT] if len(frame) > KIND_AT else None
-            with _NOT_DEFERRED if kind in INTERRUPTIBLE else DeferSignals(), self._control_lock:
-                with self.lock:
-                    self._receive(topic, frame, mono_ns, _time_ns(), in_bulk)
-                    due = self._acks_due or self._outbox or session.hello_due
-                    frames = session.frames_to_send(mono_ns, _time_ns()) if due else ()  # T3 of an ack is not its T2
-                for to, one in frames:
-                    self._transport.send(to, one)
+            if len(frame) > KIND_AT and frame[KIND_AT] in INTERRUPTIBLE:
+                self._take_in(topic, frame, mono_ns, in_bulk)
+            else:
+                with DeferSignals():
+                    self._take_in(topic, frame, mono_ns, in_bulk)
             if session.has_new_events:
                 self._tell_events()
             if session.transmit_due:
@@ -113,6 +110,17 @@ class SessionDriver:
         finally:  # also where the transport fails: no message of the next frame may come before these
             if self._deliveries:
                 self.callbacks.run()
+
+    def _take_in(self, topic: bytes, frame: AnyFrame, mono_ns: int, in_bulk: bool) -> None:
+        """Give a frame to the session, and send the control frames that follow from it."""
+        session = self.session
+        with self._control_lock:
+            with self.lock:
+                self._receive(topic, frame, mono_ns, _time_ns(), in_bulk)
+                due = self._acks_due or self._outbox or session.hello_due
+                frames = session.frames_to_send(mono_ns, _time_ns()) if due else ()  # T3 of an ack is not its T2
+            for to, one in frames:
+                self._transport.send(to, one)
 
     def _receive_authenticated(
         self, topic: bytes, frame: AnyFrame, mono_ns: int, now_ns: int, in_bulk: bool = False

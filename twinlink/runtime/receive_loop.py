@@ -1,7 +1,6 @@
 """The receive loop of the thread that leads: read what has arrived, have it dispatched, keep the time."""
 
 import time
-from os import sched_yield
 
 from ..process import cgroups
 from ..protocol.frames import AnyFrame
@@ -36,6 +35,7 @@ class ReceiveLoop:
         self._fast_hello_until_ns = 0
         self._driver = driver
         self._session = driver.session
+        self._peer_manager = driver.session.peer_manager
         self._callbacks = driver.callbacks
         self._last_frame_ns = 0
         self._handled = False  # a frame came in the last turn, so handlers may have been called
@@ -69,9 +69,11 @@ class ReceiveLoop:
             self._handled = True
             if callbacks.pending and began < self._next_tick_ns:
                 return  # handlers are behind: what has come is read first
-        received = self._poll(began) if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S else None
+        received = None
+        if self._busy_poll.polls and timeout_s > MIN_POLLED_WAIT_S:
+            received = self._transport.poll(began + MAX_POLL_NS)
         if received is None:
-            received = self._transport.receive(timeout_s) if self._session.up else self._search(timeout_s)
+            received = self._transport.receive(timeout_s) if self._peer_manager.up else self._search(timeout_s)
         now = _monotonic_ns()
         if received is None:
             self._drained_ns = now
@@ -107,13 +109,6 @@ class ReceiveLoop:
                 self._fast_hello_until_ns = _monotonic_ns() + FAST_HELLO_NS
             elif fast:
                 self._driver.send_hello()
-        return received
-
-    def _poll(self, began: int) -> tuple[bytes, AnyFrame] | None:
-        """What comes while this thread polls, and yields the processor in between."""
-        receive, until = self._transport.receive, began + MAX_POLL_NS
-        while (received := receive(0)) is None and _monotonic_ns() < until:
-            sched_yield()
         return received
 
     def _read_ahead(self, now: int) -> None:

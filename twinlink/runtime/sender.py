@@ -316,8 +316,7 @@ class Sender:
         """
         check_timeout(timeout)
         end = self._begin_flush()
-        if not self._is_flushed(end):
-            self._link.wait(partial(self._is_flushed, end), timeout)
+        self._link.wait(partial(self._is_flushed, end), timeout)
         self._end_flush(end, timeout)
 
     def _begin_flush(self) -> int:

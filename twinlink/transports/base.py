@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from os import sched_yield
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,8 @@ PORT = 7447  # of an endpoint that names none
 Frame = bytes | memoryview
 MOST = 2**31 - 1  # the greatest integer that the drivers accept
 THREAD_ENDS_S = 0.0001
+
+_monotonic_ns = time.monotonic_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,12 @@ class Transport(ABC):
 
         A message that cannot be a topic and one frame is returned as ``(b"", b"")`` for the link to count.
         """
+
+    def poll(self, until_mono_ns: int) -> tuple[bytes, AnyFrame] | None:
+        """As `receive`, until this time: does not block, but yields the processor now and then."""
+        while (received := self.receive(0)) is None and _monotonic_ns() < until_mono_ns:
+            sched_yield()
+        return received
 
     def tick(self) -> None:  # noqa: B027  (for those with ``takes_identity``)
         """Heed what has changed in the identity.  Called by the receiving thread ten times a second or more."""

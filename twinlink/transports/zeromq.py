@@ -8,6 +8,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from os import sched_yield
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -357,6 +358,15 @@ class ZeromqTransport(Transport):
     def _on_read(self, topic: bytes, octets: int) -> None:
         self._read_octets += octets + len(topic) + (11 if octets > SHORT_PART else 4)
         self._read_messages += 1
+
+    def poll(self, until_mono_ns: int) -> tuple[bytes, AnyFrame] | None:
+        get = self._get
+        while not get(EVENTS) & POLLIN:  # which takes 1.2 us; to receive nothing takes 3
+            if time.monotonic_ns() >= until_mono_ns:
+                self._drained = True
+                return None
+            sched_yield()
+        return self.receive(0)
 
     def _receive_authenticated(self, curve: "ZeromqCurve", timeout_s: float) -> tuple[bytes, AnyFrame] | None:
         try:
