@@ -96,6 +96,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
     from .twin.authentication import Authentication
+    from .twin.decision_path import DecisionPath
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
     from .twin.twin import Twin
@@ -107,11 +108,9 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
-        # This policy never blocks; with "latest" some decisions would have no result.
-        control = link.sender("control", overflow="drop-oldest")
         twin = Twin(
             journal,
-            control.send,
+            DecisionPath(link).send,
             sync,
             recording,
             node=link.node,
