@@ -137,8 +137,8 @@ class Agent:
         assert (body["ranFunctionIdentifier"], body["telemetryIdentifierList"]) == (1, [1])
         dapp_id = body["dAppIdentifier"]
         response = {"requestId": request_id, "dAppIdentifier": dapp_id, "responseCode": "positive", "subscriptionId": 1}
+        self.subscribed.append(dapp_id)  # before the exporter can say so
         self.send(encode_pdu("subscriptionResponse", response))
-        self.subscribed.append(dapp_id)
 
     def _dAppControlAction(self, request_id: int, body: dict[str, Any]) -> None:  # noqa: N802
         control = SPECTRUM.decode("Spectrum-PRBBlacklistControl", body["actionData"])

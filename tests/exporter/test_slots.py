@@ -230,6 +230,7 @@ def test_a_sensing_policy_is_set_and_ends_with_its_validity(
     assert installed.e3.sequence_id == 2  # of the controls of this dApp
     wait_until(lambda: len(gnb.events("policy")) == 2)
     assert [event["mask_per_slot"] for event in gnb.events("policy")] == [list(masks), []]
+    exporter.wait_for("policy-cleared")
     assert [event["id"] for name in ("installed", "cleared") for event in exporter.events(f"policy-{name}")] == [
         "p-2"
     ] * 2

@@ -124,7 +124,7 @@ class Replica:
         remaining = None if entry.ends_mono_ns is None else (entry.ends_mono_ns - mono_ns) / 1e9
         have = tuple(sorted(peer.node for peer in self.peers.values() if peer.up and not peer.lacks(slot)))
         stamp = entry.stamp
-        return Value(entry.payload, stamp.version, stamp.author, entry.set_at_ns, entry.answers, remaining, have)
+        return Value(entry.payload, *stamp, entry.set_at_ns, entry.answers, remaining, have)
 
     def slots(self) -> list[Slot]:
         """Where values stand, sorted."""

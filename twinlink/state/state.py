@@ -57,7 +57,7 @@ class State:
         self._timer, self._closed = Wakeup(), False
         self._due_mono_ns: int | None = None  # when the thread that keeps the time wakes by itself
         self._callbacks, self._run_exclusively = link._driver.callbacks, link._leader_follower.run_exclusively
-        self._sender = link.sender(FLOW + name, on_ack=self._on_ack, overflow="drop-newest", priority="high")
+        self._sender = link.sender(FLOW + name, on_ack=self._on_ack, overflow="drop-newest")
         self._run_exclusively(self._watch)
         link.receiver(FLOW + name, handler=self._on_message, max_payload=MAX_MESSAGE)
         self._thread = GuardedThread(

@@ -21,6 +21,7 @@ class Value:
         payload: its octets.
         version: of two values of a key and column the one with the higher version stands.
         set_by: name of the node that set it.
+        session: epoch of the link with which it did so.
         set_at_ns: when, Unix time in ns on the clock of that node.
         answers: version of the desired value that a reported one answers; 0: none.
         remaining_s: how long it stands if it is not set again; None: it does not expire.
@@ -30,6 +31,7 @@ class Value:
     payload: bytes
     version: int
     set_by: str
+    session: int
     set_at_ns: int
     answers: int = 0
     remaining_s: float | None = None

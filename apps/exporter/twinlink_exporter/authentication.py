@@ -27,7 +27,7 @@ class Authentication:
         self._insecure_control = insecure_control
 
     def check(self, message: twinlink.Message) -> bytes | memoryview | Rejection:
-        """The decision in a message of flow ``control``, or why its sender does not prove that it may decide.
+        """The decision in a message, or in a desired value, or why its sender does not prove that it may decide.
 
         What no trusted twin has signed is not read: its result has `unread_id`.
         """
@@ -37,7 +37,7 @@ class Authentication:
                 return body_of(payload)
             text = "this exporter has no identity, so it takes no decision: see --identity, or --insecure-control"
             return Rejection(unread, f"identity: {text}")
-        verdict = self._verifier.verify(message.flow, payload, message.node, message.epoch)
+        verdict = self._verifier.verify("control", payload, message.node, message.epoch)
         if isinstance(verdict, Refusal):
             id = identifier(body_of(payload)) if verdict.rule in STALE_RULES else unread
             return Rejection(id, f"{verdict.rule}: {verdict.text}")

@@ -96,6 +96,14 @@ class NotCleared:
 Todo = Control | Outcome | NotCleared
 
 
+class OnAir(NamedTuple):
+    """The list that the RAN has acknowledged last; ``id`` of its decision, ``ran_ns`` as in `PrbBlockResult`."""
+
+    id: str | None
+    prbs: tuple[int, ...]
+    ran_ns: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Decision:
     block: Decision
@@ -153,6 +161,20 @@ class Blocks:
     def prbs(self) -> tuple[int, ...]:
         """The blocked PRBs, or the masks, as far as known."""
         return self._last.standing.block.content if self._last.standing else ()
+
+    @property
+    def id(self) -> str | None:
+        """The id of the current block; None without one."""
+        return self._last.standing.block.id if self._last.standing else None
+
+    @property
+    def on_air(self) -> OnAir | None:
+        """What the RAN has acknowledged; None: not known, as before the first answer of a session."""
+        for one in (self._last, self._replaced):
+            if one is not None and one.acknowledged and one.message_id is not None:
+                block = one.standing.block if one.standing else None
+                return OnAir(block.id if block else None, block.content if block else (), one.ran_ns)
+        return None
 
     @property
     def ends_ns(self) -> int | None:

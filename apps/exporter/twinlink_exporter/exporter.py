@@ -2,8 +2,8 @@
 
 E3 indication -> `Observations` -> flow spectrum ======> twin
                  `Digests`      -> flow digest ========> twin
-E3 control <- `Controls` <- `DecisionCheck` <- flow control <== twin
-                                      flow control-result ==> twin
+E3 control <- `Controls` <- `DecisionCheck` <- state prb-block, or flow control <== twin
+                                            state prb-block, flow control-result ==> twin
 """
 
 import time
@@ -25,6 +25,7 @@ from twinlink.sync import State as SyncState
 from . import report
 from .authentication import Authentication
 from .block import Cause, Control, Instant, NotCleared, Outcome, Todo
+from .block_state import BlockState
 from .controls import Controls
 from .counters import Counters
 from .decision_check import DecisionCheck
@@ -121,6 +122,7 @@ class Exporter:
         link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
         link.receiver(digest.REQUEST_FLOW, handler=self._from_link, max_payload=digest.MAX_REQUEST_OCTETS)
         self._node = link.node
+        self._block_state = BlockState(link, self._from_link)
 
     def stop(self) -> None:
         """End `run` soon; may be called from any thread and from a signal handler."""
@@ -288,6 +290,7 @@ class Exporter:
             self._send_digest(ready)
         self._do(self._controls.timer(now))
         self._watch_twins(now)
+        self._block_state.show(self._controls.block, now.monotonic_ns)
         if now.monotonic_ns >= self._sockets.next_tick_ns(now.monotonic_ns):
             self._take_from_agent()
         if session.silent(now.monotonic_ns):
@@ -379,6 +382,8 @@ class Exporter:
             self._journal.complaint("not-sent", f"a digest was not sent: {error}")
 
     def _decide(self, message: twinlink.Message) -> None:
+        if not self._twins.decides_by(message.epoch, message.flow == CONTROL):
+            return  # it has decided on the flow before
         now, holder = Instant.now(), self._twins.holder
         verdict = self._check(message, now)
         if not isinstance(verdict, Rejection):
@@ -402,6 +407,8 @@ class Exporter:
             else:
                 self._answer(item.result)
                 self._report(item)
+        if todo:
+            self._block_state.show(self._controls.block, time.monotonic_ns())
 
     def _answer(self, result: PrbBlockResult) -> None:
         try:

@@ -3,8 +3,8 @@
 1. A decision counts only from a peer that is up, that is after the exchange of hellos.
 2. A twin holds the block from its first accepted list of PRBs on, until it is down or out of sync.  Meanwhile the
    decisions of other twins are rejected, also while no PRB is blocked.
-3. Of the decisions of one session, the one with the highest sequence number is the newest.  ``issued_ns`` does not
-   order them, because the twin's clock may be set back.
+3. Of the decisions of one session, the one with the highest sequence number, or version of a desired value, is the
+   newest.  ``issued_ns`` does not order them, because the twin's clock may be set back.
 4. Only a twin that is in sync may block PRBs or renew its block.  It may end its block at any time.
 """
 
@@ -27,6 +27,7 @@ class Twin:
         sync: by its acknowledgements.
         out_of_sync: as `Twins.changes` reported it last.
         newest_decision: its sequence number; -1 before the first one.
+        on_flow: whether it has decided on flow ``control``.
     """
 
     node: str
@@ -34,6 +35,7 @@ class Twin:
     sync: TwinSync
     out_of_sync: bool = False
     newest_decision: int = -1
+    on_flow: bool = False
 
 
 class Twins:
@@ -73,6 +75,17 @@ class Twins:
     def get(self, epoch: int) -> Twin | None:
         """The twin with this session, if it is up."""
         return self._twins.get(epoch)
+
+    def decides_by(self, epoch: int, on_flow: bool) -> bool:
+        """Whether a decision on the flow, or as a desired value, is to be checked.
+
+        A session that has decided on the flow is obeyed there alone: the two arrive in an order of their own.
+        """
+        if (twin := self._twins.get(epoch)) is None or on_flow == twin.on_flow:
+            return True
+        if on_flow:
+            twin.on_flow, twin.newest_decision = True, -1  # it was the version of a desired value
+        return on_flow
 
     def acknowledged(self, epoch: int, sequence: int, sent_ns: int) -> None:
         """A peer has acknowledged an observation that was sent at this monotonic time."""

@@ -30,8 +30,6 @@ from . import companion, grc
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
-    from twinlink.stats import ClockOffset
-
     from .twin.flowgraph import Flowgraph
     from .twin.twin import Twin
 
@@ -100,6 +98,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
     from .twin.authentication import Authentication
+    from .twin.decision_path import DecisionPath
     from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
@@ -112,13 +111,12 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
-        # This policy never blocks; with "latest" some decisions would have no result.
-        control = link.sender("control", overflow="drop-oldest")
+        decisions = DecisionPath(link)
         asks = link.sender(REQUEST_FLOW, overflow="latest")
-        fidelity = Fidelity(journal, asks.send, given.fidelity_limit, partial(_clock_offset, control))
+        fidelity = Fidelity(journal, asks.send, given.fidelity_limit, decisions.clock_offset)
         twin = Twin(
             journal,
-            control.send,
+            decisions.send,
             sync,
             recording,
             node=link.node,
@@ -167,12 +165,6 @@ def _collectors(link: twinlink.Link, twin: "Twin", sync: twinlink.Sync, flowgrap
     from .metrics import ReplayCollector
 
     return [collector(link), ReplayCollector(twin, sync, flowgraph.source.stats)]
-
-
-def _clock_offset(control: twinlink.Sender, epoch: int) -> "ClockOffset | None":
-    """What the acks of flow control tell of the offset of the exporter's clock; None without any."""
-    peer = control.stats()["peers"].get(f"{epoch:016x}")
-    return peer["clock_offset_ns"] if peer else None
 
 
 def _report_start(journal: Journal, link: twinlink.Link, transport: str) -> None:

@@ -50,7 +50,7 @@ class Twin:
 
     Args:
         journal: receives the events.
-        send: sends a decision on the link; raises TwinlinkError.
+        send: sends a decision to the exporter with this name and session, and its validity in ms; raises TwinlinkError.
         sync: of the records' flow.
         recording: receives records and answers; None to record nothing.
         node, session: of this side of the link, for the ids of blocks.
@@ -77,7 +77,7 @@ class Twin:
     def __init__(
         self,
         journal: Journal,
-        send: Callable[[bytes], object],
+        send: Callable[[bytes, str, int | None, int], object],
         sync: twinlink.Sync,
         recording: Recording | None,
         *,
@@ -335,8 +335,9 @@ class Twin:
 
     def _propose(self, block: PrbBlock) -> None:
         epoch = self._source_selection.epoch
+        node = self._source_selection.node(epoch)
         try:
-            self._send(self._authentication.sign(block.encode(), self._source_selection.node(epoch), epoch))
+            self._send(self._authentication.sign(block.encode(), node, epoch), node, epoch, block.validity_ms)
         except twinlink.TwinlinkError as error:
             self._journal.event("control-not-sent", f"PRB block {block.id} was not sent: {error}", id=block.id)
             return
