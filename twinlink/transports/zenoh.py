@@ -23,6 +23,7 @@ import zenoh
 from ..errors import ConfigurationError, TransportError
 from ..process.guarded_thread import GuardedThread
 from ..process.malloc import trim
+from ..protocol.frames import HEADER_OCTETS, MessageFrame, SplitFrame
 from .base import Endpoint, Frame, Transport, check_descriptors
 from .zenoh_absent import AbsentSession, AbsentSubscriber, close_session
 from .zenoh_config import TLS_OPEN_MS, TLS_RETRY_MS, ZenohOptions, check, configuration
@@ -63,6 +64,7 @@ class ZenohTransport(Transport):
     _process: ClassVar[int | None] = None  # that first used Zenoh: a fork of it could not connect
     _patience = 1  # see renew
     added_octets = SEAL_OCTETS
+    takes_split = True
     # The content of its data queue while a batch of 48 or 64 KiB is being written.  A message that waits in it for
     # ``block_before_close_ms`` ends the connection, although data flow.
     direct_octets = 15 * 48 * 1024
@@ -98,6 +100,8 @@ class ZenohTransport(Transport):
         self._publishers = ZenohPublishers(self._prefix)
         self._inbox = ZenohInbox(self._authentication)
         self._tcp = ZenohConnections(self.endpoint, self.options, self.limits_exceeded, self.identity is not None)
+        self._joining = threading.Lock()
+        self._joined = bytearray()  # a long frame: memory that was just used is quicker than new
         self._closing = threading.Event()
         self._failed_anew = False  # whether a session could not be opened after the identity has changed
         self._session = cast(zenoh.Session, AbsentSession())
@@ -356,22 +360,34 @@ class ZenohTransport(Transport):
     def join(self, header: bytes, payload: bytes | memoryview) -> bytes:
         return b"".join((header, payload, header[SEAL]))  # here, because one more copy of a megabyte takes long
 
-    def send(self, topic: bytes, frame: bytes) -> None:
-        if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
-            frame += frame[SEAL]
-        publisher = None
+    def send(self, topic: bytes, frame: MessageFrame) -> None:
+        sealed, publisher = self._sealed(frame), None
         try:
             publisher = self._publishers.made.get(topic) or self._publishers.declare(topic)
-            publisher.put(frame)
+            publisher.put(sealed)
         except zenoh.ZError as error:
             if not self._closing.is_set() and self._publishers.made.get(topic) is publisher:  # otherwise it was renewed
                 raise TransportError(f"zenoh could not send on {topic.decode()}: {reason(error)}") from error
 
-    def offer(self, topic: bytes, frame: bytes) -> None:
+    def offer(self, topic: bytes, frame: MessageFrame) -> None:
+        sealed = self._sealed(frame)
+        with contextlib.suppress(zenoh.ZError):
+            self._publishers.offer(topic, sealed)
+
+    def _sealed(self, frame: MessageFrame) -> bytes | zenoh.ZBytes:
+        """The frame with its seal, as it is put."""
+        if type(frame) is SplitFrame:
+            header, octets = frame.header[:HEADER_OCTETS], HEADER_OCTETS + len(frame.payload)
+            with self._joining:
+                if len(self._joined) != octets + SEAL_OCTETS:
+                    self._joined = bytearray(octets + SEAL_OCTETS)
+                joined = self._joined
+                joined[:HEADER_OCTETS], joined[octets:] = header, header[SEAL]
+                memoryview(joined)[HEADER_OCTETS:octets] = frame.payload
+                return zenoh.ZBytes(joined)  # Zenoh copies whatever it is given
         if len(frame) != int.from_bytes(frame[4:8]) + SEALED_OCTETS:  # not from join
             frame += frame[SEAL]
-        with contextlib.suppress(zenoh.ZError):
-            self._publishers.offer(topic, frame)
+        return frame
 
     def prefer(self, topic: bytes) -> None:
         self._publishers.prefer(topic)

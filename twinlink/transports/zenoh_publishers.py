@@ -72,7 +72,7 @@ class ZenohPublishers:
                 )
             return self.made[topic]
 
-    def offer(self, topic: bytes, frame: bytes) -> None:
+    def offer(self, topic: bytes, frame: bytes | zenoh.ZBytes) -> None:
         """Put a frame without a publisher, and without waiting for room.  Raises zenoh.ZError."""
         self._session.put(
             self._prefix + topic.decode(),
