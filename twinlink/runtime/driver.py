@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 
 from ..errors import TransportError
@@ -29,11 +29,25 @@ INTERRUPTIBLE = frozenset(
     map(int, (Kind.DATA, Kind.RETRANSMIT, Kind.BUNDLE, Kind.FRAGMENT, Kind.FRAGMENT_PROGRESS, Kind.ACK, Kind.ACK_RANGE))
 )
 KIND_AT = 3  # in a frame
-_NOT_DEFERRED = nullcontext()
 
 _monotonic_ns, _time_ns = time.monotonic_ns, time.time_ns
 
 logger = logging.getLogger("twinlink")
+
+
+class _DeferringLock:
+    """Defers signals (`DeferSignals`) while a lock is held.  What defers none takes the lock itself, by less steps."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock, self._signals = lock, DeferSignals()
+
+    def __enter__(self) -> None:
+        self._signals.__enter__()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self._signals.__exit__()
 
 
 class SessionDriver:
@@ -98,11 +112,14 @@ class SessionDriver:
         """
         session = self.session
         try:
-            if len(frame) > KIND_AT and frame[KIND_AT] in INTERRUPTIBLE:
-                self._take_in(topic, frame, mono_ns, in_bulk)
-            else:
-                with DeferSignals():
-                    self._take_in(topic, frame, mono_ns, in_bulk)
+            kind = frame[KIND_AT] if len(frame) > KIND_AT else None
+            with self._control_lock if kind in INTERRUPTIBLE else _DeferringLock(self._control_lock):
+                with self.lock:
+                    self._receive(topic, frame, mono_ns, _time_ns(), in_bulk)
+                    due = self._acks_due or self._outbox or session.hello_due
+                    frames = session.frames_to_send(mono_ns, _time_ns()) if due else ()  # T3 of an ack is not its T2
+                for to, one in frames:
+                    self._transport.send(to, one)
             if session.has_new_events:
                 self._tell_events()
             if session.transmit_due:
@@ -110,17 +127,6 @@ class SessionDriver:
         finally:  # also where the transport fails: no message of the next frame may come before these
             if self._deliveries:
                 self.callbacks.run()
-
-    def _take_in(self, topic: bytes, frame: AnyFrame, mono_ns: int, in_bulk: bool) -> None:
-        """Give a frame to the session, and send the control frames that follow from it."""
-        session = self.session
-        with self._control_lock:
-            with self.lock:
-                self._receive(topic, frame, mono_ns, _time_ns(), in_bulk)
-                due = self._acks_due or self._outbox or session.hello_due
-                frames = session.frames_to_send(mono_ns, _time_ns()) if due else ()  # T3 of an ack is not its T2
-            for to, one in frames:
-                self._transport.send(to, one)
 
     def _receive_authenticated(
         self, topic: bytes, frame: AnyFrame, mono_ns: int, now_ns: int, in_bulk: bool = False
@@ -133,7 +139,7 @@ class SessionDriver:
     def receive_ahead(self, topic: bytes, frame: AnyFrame, mono_ns: int) -> None:
         """As `receive`, while handlers are behind: none is called, and acks wait for `flush_acks`."""
         kind = frame[KIND_AT] if len(frame) > KIND_AT else None
-        with _NOT_DEFERRED if kind in INTERRUPTIBLE else DeferSignals(), self.lock:
+        with self.lock if kind in INTERRUPTIBLE else _DeferringLock(self.lock):
             self._receive(topic, frame, mono_ns, _time_ns(), True)
         if self.session.has_new_events:
             self._tell_events()
