@@ -39,8 +39,8 @@ def open(
     """Open one end of a link; the other end may come now, later, or again.
 
     Args:
-        transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"websocket"``, ``"memory"``, or that of an installed
-            third-party transport.
+        transport: ``"zeromq"``, ``"zenoh"``, ``"mqtt"``, ``"websocket"``, ``"tcp"``, ``"memory"``, or that of an
+            installed third-party transport.
         listen: endpoint to listen on, ``tcp/host:port``, or ``host:port`` or ``host`` with port 7447, or
         connect: endpoint to connect to; exactly one of the two.  ``zenoh`` in ``mode="client"`` takes a list of routers
             and connects to the first that answers.

@@ -108,7 +108,8 @@ def _set_identity(transport: Transport, name: str, folder: str | os.PathLike[str
     if not transport.takes_identity:
         raise ConfigurationError(
             f"transport {name!r} cannot authenticate its peers, so a link over it takes no identity ({folder}): use "
-            f"zeromq, zenoh, mqtt, websocket. Where {IDENTITY_VARIABLE} gives one, identity='' opens a link without it"
+            f"zeromq, zenoh, mqtt, websocket or tcp. Where {IDENTITY_VARIABLE} gives one, identity='' opens a link "
+            "without it"
         )
     identity = Identity.load(folder)
     if node not in {None, identity.name}:

@@ -69,6 +69,7 @@ def test_every_thing_has_its_row(start: Start, endpoint: str) -> None:
         "zeromq",
         "zenoh",
         "websocket",
+        "tcp",
         "ports",
         "mgen",
         "rmem_max",
@@ -85,7 +86,7 @@ def test_every_thing_has_its_row(start: Start, endpoint: str) -> None:
         "cpu",
         "/dev/shm",
     } <= rows.keys()
-    for name in ("python", "zeromq", "zenoh", "websocket", "ports"):
+    for name in ("python", "zeromq", "zenoh", "websocket", "tcp", "ports"):
         assert rows[name]["status"] == "ok", rows[name]
 
 

@@ -46,7 +46,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         prog="python -m tests.faults.lab", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=seeds, default="1-20", help="schedules to run; 301-: all from there (1-20)")
-    parser.add_argument("--transport", default="zeromq,zenoh,websocket", help="on which (zeromq,zenoh,websocket)")
+    parser.add_argument("--transport", default="zeromq,zenoh,websocket", help="on which (zeromq,zenoh,websocket,tcp)")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so long (no limit)")
     parser.add_argument("--messages", type=int, default=0, help="begin no run when so many were sent (no limit)")
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in each run (12)")

@@ -1,4 +1,4 @@
-"""WebSocket with identities: as over ZeroMQ, by certificates that are pinned."""
+"""WebSocket and TCP with identities: as over ZeroMQ, by certificates that are pinned."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,9 +11,8 @@ from twinlink.identity.certificates import self_signed
 from twinlink.protocol.authentication import epoch_prefix
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, wait_for_event
-from twinlink.transports import Endpoint
-from twinlink.transports.websocket import WebsocketTransport
-from twinlink.transports.websocket_options import WebsocketOptions
+from twinlink.transport_options import TransportName
+from twinlink.transports import Endpoint, transport_class
 
 opened = opener("websocket")
 
@@ -45,8 +44,10 @@ def test_rotation_loses_nothing(rotates: str, endpoint: str, tmp_path: Path) -> 
         rotated.goes_on(500)
 
 
-def test_a_trusted_node_cannot_take_the_place_of_another(endpoint: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["websocket", "tcp"])
+def test_a_trusted_node_cannot_take_the_place_of_another(name: TransportName, endpoint: str, tmp_path: Path) -> None:
     """A connection with the epoch of a session would end the one that it has."""
+    opened, kind = opener(name), transport_class(name)
     twin, gnb = make_pair(tmp_path)
     spy = make(tmp_path, "spy", "observer")
     twin.trust(spy)
@@ -56,7 +57,7 @@ def test_a_trusted_node_cannot_take_the_place_of_another(endpoint: str, tmp_path
         with opened("connect", endpoint, spy) as link:
             wait_until(link.peers)
             identity = link._transport.identity
-            stranger = WebsocketTransport(Endpoint.parse(endpoint), False, 2**20, WebsocketOptions())
+            stranger = kind(Endpoint.parse(endpoint), False, 2**20, kind.options_class())
             stranger.identity, stranger.epoch = identity, connector.epoch
             stranger.open()
             assert wait_for_event(listener, twinlink.Refused).identity == "spy"

@@ -191,6 +191,20 @@ def test_a_websocket_listener_is_named(endpoint: str) -> None:
         wait_until(lambda: malformed(other).get("transport"))
 
 
+def test_a_long_message_that_comes_slowly_keeps_its_connection(endpoint: str) -> None:
+    """Fewer octets than are read at a time are the only sign of life."""
+    with (
+        pair(endpoint, heartbeat_ms=300, heartbeat_timeout_ms=600) as (listener, _),
+        connected(endpoint) as slow,
+    ):
+        slow.sendall((3 * LONG_OCTETS).to_bytes(4) + b"\5x" + bytes(LONG_OCTETS))
+        for _ in range(25):
+            time.sleep(0.1)
+            slow.sendall(bytes(100))
+        assert ended(listener, "heartbeat_timeout_ms") == 0
+        wait_until(lambda: ended(listener, "heartbeat_timeout_ms") == 1)
+
+
 # Parsing
 
 

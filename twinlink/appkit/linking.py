@@ -108,7 +108,7 @@ def add_joining_options(parser: Container, *, other: str = "the other side", nod
         default="zeromq",
         type=convert.transport,
         metavar="NAME",
-        help="zeromq, zenoh, mqtt or websocket, the same on both sides",
+        help="zeromq, zenoh, mqtt, websocket or tcp, the same on both sides",
     )
     default = node and _DefaultName(node)
     parser.add_argument("--node", default=default, metavar="NAME", help=f"name of this side, as {other} sees it")

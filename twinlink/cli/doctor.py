@@ -79,7 +79,7 @@ def _rows(given: argparse.Namespace) -> Iterator[checks.Row]:
     yield from checks.python()
     yield from checks.gnuradio(required=given.role == "twin")
     yield from checks.companion()
-    for transport in ("zeromq", "zenoh", "websocket"):
+    for transport in ("zeromq", "zenoh", "websocket", "tcp"):
         yield from checks.transport(transport)
     yield from checks.ports(given.listen or linking.LISTEN, given=given.listen is not None)
     for endpoint in filter(None, (given.connect or "").split(",")):

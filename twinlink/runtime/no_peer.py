@@ -128,7 +128,7 @@ def _mismatch(name: str, found: Listener) -> str | None:
             "what listens there ends each connection at once: it has reached a limit, which its log names, or a filter "
             "of addresses keeps this host out"
         )
-    if found.protocol == name or name not in {*GREETS, "websocket", "zenoh"}:
+    if found.protocol == name or name not in {*GREETS, "websocket", "tcp", "zenoh"}:
         return None
     remedy = "open both sides with the same transport"
     if found.protocol:

@@ -186,6 +186,7 @@ class StreamTransport(Transport):
         self._list_takers()
 
     def _list_takers(self) -> None:
+        """With the lock of the table held."""
         self._takers = tuple(one for one in self._open if one.takes_data)
 
     def _remove(self, connection: StreamConnection, now: float) -> None:
@@ -271,7 +272,8 @@ class StreamTransport(Transport):
                 joining = not hears_us
                 if one.takes_data != hears_us:
                     one.takes_data = hears_us
-                    self._list_takers()
+                    with self._table_lock:
+                        self._list_takers()
         return joining
 
     def parted(self) -> None:
@@ -279,7 +281,8 @@ class StreamTransport(Transport):
         for one in self._open:
             if one.epoch is not None:
                 one.takes_data = False
-        self._list_takers()
+        with self._table_lock:
+            self._list_takers()
 
     def why_alone(self) -> str | None:
         return self._dialer.failure if self._dialer is not None else None

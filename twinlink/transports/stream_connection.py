@@ -17,6 +17,8 @@ READS = 16  # in a row, while a long message is incomplete
 LONG_OCTETS = 64 * 1024  # a longer message is read into a buffer of its own, of which the link gets a view
 AT_ONCE = 2 * 1024 * 1024 + 4096  # of such a buffer; it grows for the few messages that are longer
 GROWTH = 256 * 1024
+LOW_WATER_OCTETS = 256 * 1024  # of a long message that is awaited at a time, but not for longer than this
+LOW_WATER_S = 0.2
 # What the kernel holds beyond what TCP has sent.  More waits here, where it is counted and where `offer` sees it.
 UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
@@ -112,6 +114,7 @@ class StreamConnection(ABC):
         self._buffer: bytearray | None = None  # of a long message
         self._filled = 0  # octets of it
         self._long = 0  # octets of the last message, if it was long: the next is taken to be alike
+        self._low_water = 1  # of the socket
         self._assembled_octets = 0  # of a message that comes in several frames
 
     @property
@@ -160,7 +163,7 @@ class StreamConnection(ABC):
                 if not received:
                     self.ended = True
                     self._on_end()
-                if self.inbox or self.ended or not self.partial_octets:
+                if self.inbox or self.ended or not self.partial_octets or self._low_water > 1:
                     break
         except BaseException:  # Ctrl-C: a part may have been taken in
             self.abort()
@@ -180,9 +183,21 @@ class StreamConnection(ABC):
             self._filled += received
             if self._filled < self._wanted:
                 self.partial_octets = len(buffer) + self._assembled_octets
+                self._await_octets(min(self._wanted, len(buffer)) - self._filled)
             else:
                 self._take(buffer, self._filled)
         return received
+
+    def limit_wait(self, now: float) -> None:
+        """Octets have come, and fewer than are awaited: they show that the other side is alive."""
+        if self._low_water > 1 and now - self.heard_s > LOW_WATER_S:
+            self._await_octets(1)
+
+    def _await_octets(self, octets: int) -> None:
+        """Be ready to read only when so many have come, or the end: each wake-up and each read costs both sides."""
+        if self._tls is None and (low_water := min(max(octets, 1), LOW_WATER_OCTETS)) != self._low_water:
+            self._low_water = low_water
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def _receive(self, into: memoryview | None) -> Any:
         """What has arrived, or how much of it; empty or 0 at the end, None if there is nothing now."""
@@ -215,6 +230,7 @@ class StreamConnection(ABC):
         """Keep octets[at:end], the beginning of a message."""
         left = end - at
         if not left:
+            self._await_octets(1)
             self._buffer, self._rest = None, b""
             if end <= LONG_OCTETS:
                 self._long = 0
@@ -224,8 +240,10 @@ class StreamConnection(ABC):
                 buffer[:left] = memoryview(octets)[at:end]
                 self._buffer, self._filled = buffer, left
             self._long, self._rest = min(wanted, AT_ONCE), b""
+            self._await_octets(min(wanted, AT_ONCE) - left)
         else:
             self._buffer, self._rest, self._long = None, bytes(octets[at:end]), 0
+            self._await_octets(1)
         self.partial_octets = self._assembled_octets + (len(self._buffer) if self._buffer is not None else left)
 
     # Sending

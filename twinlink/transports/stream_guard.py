@@ -29,6 +29,7 @@ class StreamGuard:
     def check(self, connections: Sequence[StreamConnection], now: float) -> None:
         """End connections beyond the limits; ping those that are silent.  ``now`` is monotonic, in seconds."""
         for one in connections:
+            one.limit_wait(now)
             if one.overflowed:
                 self._end(one, "unsent_octets", "does not read what it is sent", now)
             elif not one.is_open or one.finished_s is not None:

@@ -64,6 +64,7 @@ SUBJECTS = {
     "mqtt-qos1": Subject("twinlink over MQTT, QoS 1", "MQTT QoS 1", "#cc79a7", "<"),
     "mqtt-qos2": Subject("twinlink over MQTT, QoS 2", "MQTT QoS 2", "#7b4fa3", ">"),
     "websocket": Subject("twinlink over WebSocket", "WebSocket", "#6b4a00", "h"),
+    "tcp": Subject("twinlink over TCP", "TCP", "#555555", "^"),
     "raw-zenoh": Subject("raw zenoh", "raw zenoh", "#e69f00", "s", "--"),
     "raw-zenoh-default": Subject("raw zenoh with its defaults", "raw zenoh (defaults)", "#8c5a2b", "D", ":"),
     "raw-zeromq": Subject("raw pyzmq", "raw pyzmq", "#56b4e9", "o", "--"),
@@ -96,6 +97,7 @@ BASELINES = {
     "mqtt-qos1": "raw-mqtt",
     "mqtt-qos2": "raw-mqtt",
     "websocket": "raw-websocket",
+    "tcp": "raw-tcp",
 }
 
 _OTHERS = ("#999999", "#6a3d9a", "#b15928", "#1b9e77")

@@ -112,6 +112,7 @@ SUBJECTS = {
     "mqtt-qos1": over("mqtt", "mosquitto", qos=1),
     "mqtt-qos2": over("mqtt", "mosquitto", qos=2),
     "websocket": over("websocket"),
+    "tcp": over("tcp"),
     "raw-tcp": Subject("tcp", "TcpChannel", round_trips=_alike(1)),
     "raw-zeromq": Subject("zeromq", "ZeromqChannel", round_trips=_alike(1)),
     "raw-zenoh": Subject("zenoh", "ZenohChannel", round_trips=_alike(1)),
@@ -157,7 +158,7 @@ OWN_SUBSCRIPTION = {
 SYSTEMS = {
     "zeromq": ("zeromq", "raw-zeromq"),
     "zenoh": ("zenoh", "raw-zenoh", "raw-zenoh-default"),
-    "tcp": ("raw-tcp",),
+    "tcp": ("tcp", "raw-tcp"),
     "mqtt": ("mqtt-qos0", "mqtt-qos1", "mqtt-qos2", "raw-mqtt", "raw-mqtt-qos1", "raw-mqtt-qos2"),
     "websocket": ("websocket", "raw-websocket", "raw-websocket-hub"),
     "http": ("raw-http", "raw-http-new"),
