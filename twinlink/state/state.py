@@ -23,6 +23,7 @@ FLOW = "state."  # and the name of the state
 DECISIONS = b"traffic/control"  # who may send there may desire
 RETURNS = "silent", "deaf"  # reasons of a `PeerDown` after which the session may return
 MAX_EXPIRES_S = MAX_REMAINING_MS / 1000
+END_S = 0.05  # for the thread that keeps the time; it may be about to call a handler, for which it waits
 
 
 def check_name(name: object) -> None:
@@ -318,3 +319,4 @@ class State:
     def _close(self) -> None:
         self._closed = True
         self._timer.wake()
+        self._thread.join(END_S)
