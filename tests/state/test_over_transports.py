@@ -168,3 +168,17 @@ def test_through_a_zenoh_router() -> None:
         finally:
             for link in links:
                 link.close()
+
+
+def test_a_value_that_stands_costs_no_processor_time() -> None:
+    at = free_endpoint(1)
+    with (
+        twinlink.open("memory", listen=at, node="twin") as twin,
+        twinlink.open("memory", connect=at, node="gnb") as gnb,
+    ):
+        gnb.wait_ready(patience())
+        twin.state("cells").desire("cell-1", b"1", expires_s=1000)
+        wait_until(lambda: "cell-1" in gnb.state("cells"))
+        began_s, used_s = time.monotonic(), time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - used_s < 0.5 * (time.monotonic() - began_s)
