@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .npy import Array
     from .recording.options import RecordingOptions
     from .recording.recorder import Recorder
+    from .state import Change, State
 
 CALLS_S = 1.0  # that `AsyncLink.close` waits for calls of handlers
 
@@ -285,6 +286,15 @@ class AsyncLink:
             callbacks = self.link._driver.callbacks
             self._handlers[flow] = CoroutineHandler(source, source._count, flow, callbacks, self._waiters.check)
         self._handlers[flow].set(handler)
+
+    def state(self, name: str) -> "State":
+        """Desired and reported values by key; see `Link.state`.  Its calls do not wait, but for `State.flush`."""
+        return self.link.state(name)
+
+    def changes(self, name: str) -> "AsyncReceiver[Change]":
+        """What others have changed in the state of this name, and what has expired, as `State.changes` returns it."""
+        state = self.link.state(name)
+        return AsyncReceiver(state._take_change, state._count_changes, self.link, self._waiters)
 
     def record(self, path: str | os.PathLike[str], **options: Unpack["RecordingOptions"]) -> "Recorder":
         """Record what this link sends and receives, as `Link.record` does, until it is closed.

@@ -16,6 +16,7 @@ import pytest
 import twinlink
 from tests.link.routers import routers
 from twinlink.testing import free_endpoint, patience, wait_until
+from twinlink.testing.base import drain
 from twinlink.transport_options import TransportName
 
 each = pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket", "mqtt"])
@@ -92,7 +93,7 @@ def test_with_restarts_and_late_joiners_all_end_equal(transport: TransportName) 
         last = links[max(links)].state("cells")
         last.desire("end", b"end")
         wait_until_equal(list(links.values()), {"end": b"end"})
-        assert all(link.stats()["internal_errors"] == 0 for link in links.values())
+        assert [error for link in links.values() for error in drain(link, twinlink.InternalError)] == []
     finally:
         for link in links.values():
             link.close()
@@ -168,3 +169,17 @@ def test_through_a_zenoh_router() -> None:
         finally:
             for link in links:
                 link.close()
+
+
+def test_a_value_that_stands_costs_no_processor_time() -> None:
+    at = free_endpoint(1)
+    with (
+        twinlink.open("memory", listen=at, node="twin") as twin,
+        twinlink.open("memory", connect=at, node="gnb") as gnb,
+    ):
+        gnb.wait_ready(patience())
+        twin.state("cells").desire("cell-1", b"1", expires_s=1000)
+        wait_until(lambda: "cell-1" in gnb.state("cells"))
+        began_s, used_s = time.monotonic(), time.process_time()
+        time.sleep(0.5)
+        assert time.process_time() - used_s < 0.5 * (time.monotonic() - began_s)

@@ -23,6 +23,7 @@ FLOW = "state."  # and the name of the state
 DECISIONS = b"traffic/control"  # who may send there may desire
 RETURNS = "silent", "deaf"  # reasons of a `PeerDown` after which the session may return
 MAX_EXPIRES_S = MAX_REMAINING_MS / 1000
+END_S = 0.05  # for the thread that keeps the time; it may be about to call a handler, for which it waits
 
 
 def check_name(name: object) -> None:
@@ -57,15 +58,15 @@ class State:
         self._timer, self._closed = Wakeup(), False
         self._due_mono_ns: int | None = None  # when the thread that keeps the time wakes by itself
         self._callbacks, self._run_exclusively = link._driver.callbacks, link._leader_follower.run_exclusively
-        self._sender = link.sender(FLOW + name, on_ack=self._on_ack, overflow="drop-newest")
-        self._run_exclusively(self._watch)
-        link.receiver(FLOW + name, handler=self._on_message, max_payload=MAX_MESSAGE)
         self._thread = GuardedThread(
             self._keep_time,
             f"twinlink-{link.node}-state",
             link._transport.internal_errors,
             again=lambda: not self._closed,
         )
+        self._sender = link.sender(FLOW + name, on_ack=self._on_ack, overflow="drop-newest")
+        self._run_exclusively(self._watch)
+        link.receiver(FLOW + name, handler=self._on_message, max_payload=MAX_MESSAGE)
         self._thread.start()
 
     def _watch(self) -> None:
@@ -220,6 +221,12 @@ class State:
         """
         check_timeout(timeout)
         self._link._wait(lambda: self._changes or self._link.closed, timeout)
+        return self._take_change()
+
+    def _count_changes(self) -> int:
+        return len(self._changes)
+
+    def _take_change(self) -> Change | None:
         with self._lock:
             slot = next(iter(self._changes), None)
             return self._changes.pop(slot) if slot is not None else None
@@ -280,10 +287,11 @@ class State:
             with suppress(LinkClosed, TransportError):
                 sequence = self._sender.send(octets)
             self._replica.on_sent(sequence, mono_ns)
-        due = self._replica.next_timeout()
-        if due is not None and (self._due_mono_ns is None or due < self._due_mono_ns):
+        due, earlier = self._replica.next_timeout(), self._due_mono_ns
+        if due is not None and (earlier is None or due < earlier):
             self._due_mono_ns = due
-            self._timer.wake()
+            if threading.current_thread() is not self._thread:  # which looks itself
+                self._timer.wake()
 
     def _tell(self, changes: list[Change]) -> None:
         """Give changes to the application, on the thread that leads; the caller holds no lock."""
@@ -318,3 +326,4 @@ class State:
     def _close(self) -> None:
         self._closed = True
         self._timer.wake()
+        self._thread.join(END_S)
