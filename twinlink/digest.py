@@ -47,7 +47,7 @@ from .spectrum import Spectrum
 FLOW, REQUEST_FLOW = "digest", "digest-request"
 VERSION = 1
 WINDOW_NS = 1_000_000_000
-SLOT_SAMPLING = 8
+SLOT_SAMPLING = 16
 MAX_ROWS = 8192  # of a window: 9 MB of 273 PRBs
 FLOOR_ROWS = 64
 MIN_POWER = 1 + 10**0.5  # of noise and an interferer of 5 dB, relative to the noise floor

@@ -143,7 +143,7 @@ class Matching:
         observed_ns, records, power, first_prb = one
         begin_ns = begin_of(observed_ns)
         if power is not None and (power.shape[1], first_prb) != (self._n_prbs, self._first_prb):
-            self.begin_anew()
+            self._begin_anew()
             self._n_prbs, self._first_prb = power.shape[1], first_prb
         if self._after_ns is None:
             self._after_ns = begin_ns
@@ -161,19 +161,24 @@ class Matching:
         return self._scores(0) if self._digests else []
 
     def digest(self, digest: Digest, received_ns: int) -> list[WindowScore]:
-        """Take in a digest; returns as `records`.  With an answer to a request the windows begin anew."""
+        """Take in a digest; returns as `records`.
+
+        An answer to a request is not compared.  One of an earlier window than the last tells that the clock there was
+        set back: the windows begin anew.
+        """
         if digest.answer:
-            self.begin_anew(digest)
+            if self._after_ns is not None and digest.window_ns < self._after_ns:
+                self._begin_anew()
         elif self._after_ns is not None and digest.window_ns > self._after_ns:
             self._digests[digest.window_ns] = digest, received_ns
             _limit(self._digests)
         return self._scores(received_ns)
 
-    def begin_anew(self, answer: Digest | None = None) -> None:
-        """Drop the windows that are not yet compared; that of ``answer``, or else of the next record, is left out."""
+    def _begin_anew(self) -> None:
+        """Drop the windows that are not yet compared; that of the next record is left out."""
         self._windows.clear()
         self._digests.clear()
-        self._after_ns, self._newest_ns = answer.window_ns if answer else None, 0
+        self._after_ns, self._newest_ns = None, 0
 
     def _scores(self, now_ns: int) -> list[WindowScore]:
         found = []

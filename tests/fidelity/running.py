@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,22 +25,23 @@ class Running:
         folder: for logs and the recordings ``twin.mcap`` and ``gnb.mcap``.
         transport: of the link.
         seed: of the distortion.
-        arguments: more of them for the twin.
+        exporter, emulator: more of their arguments.
     """
 
-    def __init__(self, folder: Path, transport: str, seed: int, *arguments: str) -> None:
+    def __init__(
+        self, folder: Path, transport: str, seed: int, exporter: Sequence[str] = (), emulator: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self._private = Path(tempfile.mkdtemp(prefix="fid-", dir="/tmp"))  # a socket's path has at most 107 octets
         endpoint = free_endpoint()
         e3 = [f"--{name}=ipc://{self._private}/{name}" for name in ("setup", "to-dapp", "from-dapp")]
         link = ["--transport", transport]
-        record = [f"--record={folder}"]
         self._processes: dict[str, subprocess.Popen[str]] = {}
-        self._start("twin", "twinlink_replay", *link, "--listen", endpoint, f"{record[0]}/twin.mcap", *arguments)
-        exporter = ["--insecure-control", *link, "--connect", endpoint, *e3, f"{record[0]}/gnb.mcap"]
-        self.exporter = self._start("gnb", "tests.fidelity.distorted_exporter", str(seed), *exporter)
+        self._start("twin", "twinlink_replay", *link, "--listen", endpoint, f"--record={folder}/twin.mcap")
+        options = ["--insecure-control", *link, "--connect", endpoint, *e3, f"--record={folder}/gnb.mcap", *exporter]
+        self.exporter = self._start("gnb", "tests.fidelity.distorted_exporter", str(seed), *options)
         wait_until(lambda: self.events("peer-up") and self.events("peer-up", "gnb"))
-        self._start("emulator", "twinlink_ran_emulator", "--loop", "0", *e3)
+        self._start("emulator", "twinlink_ran_emulator", "--loop", "0", *e3, *emulator)
         wait_until(lambda: self.events("fidelity"))
 
     def distort(self, line: str) -> None:

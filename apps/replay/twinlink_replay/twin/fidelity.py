@@ -8,9 +8,9 @@
 |           | from the limit to 1: no decision leaves                                                           |
 
 The score is that of the last window (`twinlink.fidelity`) or the part of the present age, whichever is less; 0 if no
-digest came for `SILENT_NS`.  While it is low the exporter is asked for a digest, which says what it sends; with its
-answer the windows begin anew.  If level or occupancy were wrong, the detector begins anew when the score is good again.
-Of a replay the scores are computed, and nothing is held back.
+digest came for `SILENT_NS`.  While it is low the exporter is asked for a digest, which says what it sends, and whether
+its clock was set back.  If level or occupancy were wrong, the detector begins anew when the score is good again.  Of a
+replay the scores are computed, and nothing is held back.
 """
 
 import threading
@@ -29,7 +29,7 @@ from ..blocks.observer import Record
 
 LIMIT = 0.9
 SILENT_NS = 3_000_000_000
-ASK_NS = 5_000_000_000  # between two requests: the windows that begin anew take up to two seconds
+ASK_NS = 5_000_000_000  # between two requests: a good score takes up to two seconds
 _OF_LEVEL = "occupancy", "spectrum"
 _REASONS = {
     "completeness": "{one.records} of {one.expected} records are here",
@@ -194,7 +194,7 @@ class Fidelity:
 
     def _answered(self, settings: Settings) -> None:
         self.answered += 1
-        text = f"{self._session.node or 'the exporter'} states what it sends; the windows begin anew"
+        text = f"{self._session.node or 'the exporter'} states what it sends"
         self._journal.event("digest-answered", text, node=self._session.node, **asdict(settings))
 
     def _take(self, scores: list[WindowScore], mono_ns: int) -> None:

@@ -286,6 +286,7 @@ class Twin:
 
     def _decide(self, index: int, interfered: NDArray[np.bool_], record: Record) -> None:
         assert self._controller
+        holds = self.fidelity.low  # before the time is taken: a decision is not older than that it may leave
         with self._lock:
             if self._recorded_time:
                 now_ns, monotonic_ns, in_sync = self._recorded_now(self._recorded_time, record)
@@ -293,7 +294,7 @@ class Twin:
                 now_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
                 old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
                 in_sync = self._sync.state is State.IN_SYNC and not old
-            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, self.fidelity.low):
+            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, holds):
                 if isinstance(item, Change):
                     self._report_change(item, index)
                 elif isinstance(item, Held):
