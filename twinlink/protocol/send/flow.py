@@ -383,7 +383,7 @@ class SendFlow(SendRecord):
             self.flow_control.release(consumed if len(receivers.up) == 1 else receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
-        if self.unacked and not (receivers.all_take_fragments and self.repair):
+        if (self.unacked.singles or self.unacked.runs) and not (receivers.all_take_fragments and self.repair):
             lose_skipped(self)
 
     def on_acks_reported(self, count: int) -> bool:
