@@ -6,7 +6,7 @@ import sys
 import zmq
 
 NAMES = ["data", "ack", "hello", "bye", "retransmit", "nak"]
-NAMES += ["abandoned", "bundle", "fragment", "progress", "ack range", "refused"]
+NAMES += ["abandoned", "bundle", "fragment", "progress", "ack range", "refused", "run"]
 if "://" not in "".join(sys.argv[1:2]):
     sys.exit(__doc__)
 socket = zmq.Context().socket(zmq.SUB)
@@ -20,5 +20,7 @@ while True:
         body, rest = rest[32:size], rest[size:]
         numbers = " ".join(map(str, struct.unpack_from(f"!{len(body) // 8}Q", body)))
         text = {1: f"{len(body)} {body[:16].hex()}", 3: body.decode("utf-8", "replace")}.get(kind, numbers)
+        if kind == 13:  # so many messages of so many octets each, and the first payload
+            text = "{} of {} {}".format(*struct.unpack_from("!II", body), body[8:24].hex())
         name = NAMES[kind - 1] if 0 < kind <= len(NAMES) else kind
         print(topic.decode("ascii", "replace"), f"{epoch:016x}", sequence, sent_ns, name, text, flush=True)

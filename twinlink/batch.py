@@ -1,11 +1,13 @@
 """Messages of a flow that an application takes together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from .errors import MalformedPayload
 from .message import Message
+from .run import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,15 +27,19 @@ class Batch(Sequence[Message]):
         flow: name of the flow.
     """
 
-    def __init__(self, flow: str, messages: list[Message]) -> None:
+    def __init__(self, flow: str, *parts: Sequence[Message]) -> None:
+        """``parts``: lists, and runs; none is empty."""
         self.flow = flow
-        self._messages = messages
+        self._parts = parts
 
     def __repr__(self) -> str:
         return f"<twinlink.Batch of flow {self.flow!r}: {len(self)} messages>"
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self._parts)
 
     @overload
     def __getitem__(self, at: int) -> Message: ...
@@ -42,13 +48,14 @@ class Batch(Sequence[Message]):
     def __getitem__(self, at: slice) -> "Batch": ...
 
     def __getitem__(self, at: int | slice) -> "Message | Batch":
-        found = self._messages[at]
-        return Batch(self.flow, found) if isinstance(found, list) else found
+        found = self._parts[0][at] if len(self._parts) == 1 else list(self)[at]
+        return found if isinstance(found, Message) else Batch(self.flow, found) if found else Batch(self.flow)
 
     @property
     def payloads(self) -> list[bytes | memoryview]:
         """`Message.payload` of each."""
-        return list(map(_of["payload"], self._messages))
+        parts = [one.payloads() if isinstance(one, Run) else map(_of["payload"], one) for one in self._parts]
+        return list(chain.from_iterable(parts))
 
     @property
     def sequence(self) -> "Array":
@@ -71,26 +78,40 @@ class Batch(Sequence[Message]):
         return self._numbers("received_ns", "int64")
 
     def rows(self, dtype: "np.typing.DTypeLike" = "uint8") -> "Array":
-        """The payloads as an array with a row for each: what `Sender.send_many` has sent of one.  Read-only, a copy.
+        """The payloads as an array with a row for each: what `Sender.send_many` has sent of one.  Read-only.
 
         Raises MalformedPayload where they are not all as long, or that is no multiple of the size of ``dtype``.
         """
         import numpy as np  # loaded by programs that use it
 
-        payloads, item = self.payloads, np.dtype(dtype).itemsize
-        size = len(payloads[0]) if payloads else 0
-        odd = next((one for one in self._messages if len(one.payload) != size), None)
-        if odd is not None:
-            raise MalformedPayload(
-                f"the payloads are not all as long: {size} octets that of message {self._messages[0].sequence}, "
-                f"{len(odd.payload)} that of message {odd.sequence}"
-            )
+        item = np.dtype(dtype).itemsize
+        size = len(self[0].payload) if self._parts else 0
+        for part in self._parts:
+            ends = (part[0], part[-1]) if isinstance(part, Run) else part
+            odd = next((one for one in ends if len(one.payload) != size), None)
+            if odd is not None:
+                raise MalformedPayload(
+                    f"the payloads are not all as long: {size} octets that of message {self[0].sequence}, "
+                    f"{len(odd.payload)} that of message {odd.sequence}"
+                )
         if size % item:
             raise MalformedPayload(f"payloads of {size} octets are no rows of {np.dtype(dtype)}, of {item} octets each")
-        return np.frombuffer(b"".join(payloads), dtype).reshape(len(payloads), size // item)
+        octets = [one.octets if isinstance(one, Run) else b"".join(map(_of["payload"], one)) for one in self._parts]
+        whole = memoryview(octets[0]).toreadonly() if len(octets) == 1 else b"".join(octets)
+        return np.frombuffer(whole, dtype).reshape(len(self), size // item)
 
     def _numbers(self, field: str, dtype: Any) -> "Array":
         import numpy as np  # loaded by programs that use it
 
+        numbers = np.empty(len(self), "uint64")
+        at = 0
+        for part in self._parts:
+            if not isinstance(part, Run):
+                numbers[at : at + len(part)] = np.fromiter(map(_of[field], part), "uint64", len(part))
+            elif field == "sequence":
+                numbers[at : at + len(part)] = np.arange(part.first, part.end, dtype="uint64")
+            else:
+                numbers[at : at + len(part)] = getattr(part, field)
+            at += len(part)
         # A peer's header may say any 64 bits: as a time they may be below 0, but are no error.
-        return np.fromiter(map(_of[field], self._messages), "uint64", len(self._messages)).astype(dtype)
+        return numbers.astype(dtype)

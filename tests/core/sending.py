@@ -5,7 +5,7 @@ from typing import Any
 
 from twinlink import SendTimeout
 from twinlink.protocol.fragmentation import FragmentReassembler
-from twinlink.protocol.frames import AbandonReason, Kind, data_headers, frame, parse
+from twinlink.protocol.frames import AbandonReason, Kind, data_headers, frame, parse, run_header
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.in_flight import FRAMING_OCTETS
@@ -100,15 +100,30 @@ class FlowSender:
         return sequence
 
     def send_many(self, payloads: Sequence[bytes]) -> int:
-        """As many of these as there is room for; returns how many."""
+        """As many of these as there is room for; returns how many.  What is as long and can goes in runs."""
+        sent = 0
+        while sent < len(payloads) and (count := self._send_next(payloads[sent:])):
+            sent += count
+        return sent
+
+    def _send_next(self, payloads: Sequence[bytes]) -> int:
         first, now, sizes = self.core.next_sequence, self._now(), list(map(len, payloads))
+        count = min(len(payloads), self.core.run_room(sizes[0]))
+        if count > 1 and sizes.count(sizes[0]) == len(sizes):
+            run = run_header(count, sizes[0], self._session.epoch, first, now) + b"".join(payloads[:count])
+            assert self._session.send_run(self.core, run, count, sizes[0], now)
+            self._transmit_queue()
+            return count
         headers = data_headers(sizes, self._session.epoch, first, now)
         frames = list(map(bytes.__add__, headers, payloads))
         count, sent = self._session.send_many(self.core, frames, sizes, now)
         if sent is Sent.TRANSMIT_BUNDLE:
-            while (octets := self._session.next_frame(self.core, self._now(), may_block=False)) is not None:
-                self._transmit(self._topic, bytes(octets))
+            self._transmit_queue()
         return count
+
+    def _transmit_queue(self) -> None:
+        while (octets := self._session.next_frame(self.core, self._now(), may_block=False)) is not None:
+            self._transmit(self._topic, bytes(octets))
 
     def fits(self, size: int) -> bool:
         return self._session.fits(self.core, size, self._now())

@@ -114,7 +114,7 @@ def test_without_repair_what_is_lost_of_a_batch_is_reported_once(seed: int, size
     assert counters["acknowledged"] >= len({sequence for sequence, _ in got}) == len(got)
 
 
-def test_a_batch_leaves_in_bundles_and_is_acknowledged_by_ranges() -> None:
+def test_a_batch_leaves_in_runs_and_is_acknowledged_by_ranges() -> None:
     made = pair()
     got = made.far.receive("flow")
     sender = made.near.sender("flow", in_flight=2**20)
@@ -125,8 +125,8 @@ def test_a_batch_leaves_in_bundles_and_is_acknowledged_by_ranges() -> None:
     made.run(5 * MS)
     assert len(got) == 1000
     assert sender.stats()["acknowledged"] == 1000
-    assert kinds.count(Kind.BUNDLE) == kinds.count(Kind.ACK_RANGE) == 4
-    assert not {Kind.DATA, Kind.ACK, Kind.NAK} & set(kinds)
+    assert kinds.count(Kind.RUN) == kinds.count(Kind.ACK_RANGE) == 1
+    assert not {Kind.DATA, Kind.BUNDLE, Kind.ACK, Kind.NAK} & set(kinds)
 
 
 def test_what_does_not_fit_of_a_batch_is_neither_numbered_nor_counted() -> None:
@@ -229,7 +229,8 @@ def test_messages_of_several_peers_are_taken_as_one_by_one(most: int) -> None:
                 assert one is not None
                 batch, streams = [one[0]], [one[1]] if one[1] else []
             else:
-                batch, streams = flow.next_messages(each)
+                parts, streams = flow.next_parts(each)
+                batch = [message for part in parts for message in part]
                 assert len(batch) == min(each, 400 - len(got))
             got += batch
             for stream in streams:

@@ -14,6 +14,7 @@ LAYERS = (
         "errors",
         "events",
         "message",
+        "run",
         "batch",
         "npy",
         "stats",

@@ -15,6 +15,7 @@ from twinlink.identity.watched import WatchedIdentity
 from twinlink.protocol.authentication import new_epoch
 from twinlink.protocol.frames import (
     HELLO_TOPIC,
+    RUN_HEAD,
     AbandonReason,
     Hello,
     Kind,
@@ -70,6 +71,7 @@ def forged(victim: twinlink.Link, listener: twinlink.Link) -> dict[str, tuple[by
         Kind.DATA: b"forged",
         Kind.RETRANSMIT: b"forged",
         Kind.BUNDLE: data,
+        Kind.RUN: RUN_HEAD.pack(2, 3) + b"forged",
         Kind.FRAGMENT: data,
         Kind.ABANDONED: abandoned_body(AbandonReason.EVICTED, [(0, 1000)]),
     }

@@ -7,6 +7,8 @@ from twinlink.protocol.frames import (
     HEADER_OCTETS,
     REJECTED,
     RETRANSMIT_WORD,
+    RUN_AT,
+    RUN_HEAD,
     AbandonReason,
     Hello,
     Kind,
@@ -24,6 +26,7 @@ from twinlink.protocol.frames import (
     parse_fragment_progress,
     parse_nak,
     parse_refused,
+    parse_run,
     refused_body,
 )
 
@@ -60,6 +63,11 @@ def composed(description: Description) -> bytes:
         body = abandoned_body(AbandonReason[description["reason"].upper()], ranges)
     elif kind is Kind.BUNDLE:
         body = b"".join(composed(one) for one in description["frames"])
+    elif kind is Kind.RUN:
+        body = RUN_HEAD.pack(description["count"], description["payload_octets"])
+        body += bytes.fromhex(description.get("payloads_hex", "")) or bytes(
+            description["count"] * description["payload_octets"]
+        )
     elif kind is Kind.FRAGMENT:
         body = zeros_or_hex(description)
         if "whole" in description:
@@ -113,6 +121,9 @@ def described(topic: str, octets: bytes) -> Description:
             )
             for word, number, at_ns, payload in zip(*parse_bundle(octets, epoch), strict=True)
         ]
+    elif kind is Kind.RUN:
+        count, size = parse_run(octets, sequence)
+        description |= {"count": count, "payload_octets": size, "payloads_hex": octets[RUN_AT:].hex()}
     elif kind is Kind.FRAGMENT_PROGRESS:
         of_epoch, of_sent_ns, received = parse_fragment_progress(octets)
         description |= {"of_epoch": f"{of_epoch:016x}", "of_sent_ns": str(of_sent_ns), "octets": received}

@@ -76,7 +76,10 @@ class Node:
             core = adopt(self._session, SendFlow(flow, window, retention, budget, options, epoch=self.epoch))
             self._session.hello_due = False
             self._senders[flow] = FlowSender(self._session, core, self._transmit, lambda: self._now_ns)
-        self._senders[flow].send(payload)
+        if "count" in settings:
+            self._senders[flow].send_many([payload] * int(settings["count"]))
+        else:
+            self._senders[flow].send(payload)
         self._transmit_due()
 
     def subscribe(self, flow: str) -> None:

@@ -83,6 +83,7 @@ class Trace:
         self.receive("abandoned", f"traffic/{flow}", sequence=str(next_to_send), reason=reason, ranges=named)
 
     def send(self, flow: str, octets: int = 4, **settings: Any) -> None:
+        """``count``: so many such messages as one batch."""
         self._step(send={"flow": flow, "payload_octets": octets, **settings})
 
     def subscribe(self, flow: str) -> None:
@@ -120,6 +121,10 @@ class Trace:
 
 def data(flow: str, sequence: int, **fields: Any) -> dict[str, Any]:
     return {"topic": f"traffic/{flow}", "kind": "data", "sequence": str(sequence), "epoch": NODE, **fields}
+
+
+def run(flow: str, first: int, count: int) -> dict[str, Any]:
+    return {**data(flow, first), "kind": "run", "count": count}
 
 
 def retransmit(flow: str, sequence: int, **fields: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from twinlink.protocol.frames import (
     frame,
     nak_body,
     refused_body,
+    run_header,
 )
 
 VECTORS = Path(__file__).parents[2] / "docs" / "vectors"
@@ -36,6 +37,7 @@ def good() -> dict[str, tuple[str, bytes]]:
     repairing = Hello("gnb-1", {PEER: 2**63 - 1}, {"spectrum": 41}, True, frozenset(["telemetry"])).encode()
     behind = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, behind=True).encode()
     placing = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, start_sequences={PEER: {"spectrum": 17}}).encode()
+    running = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, runs=True).encode()
     small = Hello("gnb-1", {PEER: 3}, {"spectrum": 41}, True, max_payload=1_048_576).encode()
     bundled = b"".join(
         (
@@ -67,6 +69,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         "retransmit": ("traffic/spectrum", frame(Kind.RETRANSMIT, EPOCH, 39, SENT_NS, bytes(range(16)))),
         "bundle": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, bundled)),
         "bundle-of-none": ("traffic/spectrum", frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, b"")),
+        "run": ("traffic/spectrum", run_header(3, 5, EPOCH, 44, SENT_NS) + bytes(range(15))),
         "fragment": ("traffic/spectrum", frame(Kind.FRAGMENT, EPOCH, 0, SENT_NS, whole[:40])),
         "fragment-progress": (
             "ack/spectrum",
@@ -85,6 +88,7 @@ def good() -> dict[str, tuple[str, bytes]]:
         ),
         "hello": ("traffic/_link", frame(Kind.HELLO, EPOCH, 12, SENT_NS, hello)),
         "hello-behind": ("traffic/_link", frame(Kind.HELLO, EPOCH, 2**63 - 1, SENT_NS, behind)),
+        "hello-running": ("traffic/_link", frame(Kind.HELLO, EPOCH, 16, SENT_NS, running)),
         "hello-small": ("traffic/_link", frame(Kind.HELLO, EPOCH, 14, SENT_NS, small)),
         "hello-placing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 15, SENT_NS, placing)),
         "hello-repairing": ("traffic/_link", frame(Kind.HELLO, EPOCH, 13, SENT_NS, repairing)),
@@ -100,7 +104,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "truncated": (topic, data[:31]),
         "magic": (topic, b"LT" + data[2:]),
         "version": (topic, data[:2] + b"\x02" + data[3:]),
-        "kind": (topic, data[:3] + b"\x0d" + data[4:]),
+        "kind": (topic, data[:3] + b"\x0e" + data[4:]),
         "length": (topic, data + b"one too many"),
         "sequence": (topic, data[:16] + struct.pack("!Q", 2**63) + data[24:]),
         "topic": ("traffic/_link", data),
@@ -121,6 +125,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
         ),
         "refused": ("ack/spectrum", frame(Kind.REFUSED, PEER, 0, SENT_NS, refused_body(EPOCH, 2**63))),
         "bundle": (topic, frame(Kind.BUNDLE, EPOCH, 0, SENT_NS, data + frame(Kind.DATA, PEER, 0, SENT_NS, b""))),
+        "run": (topic, run_header(3, 5, EPOCH, 2**63 - 2, SENT_NS) + bytes(range(15))),
         "hello": (
             "traffic/_link",
             frame(Kind.HELLO, EPOCH, 12, SENT_NS, b'{"node":"gnb-1","heard":{"1":3},"flows":{}}'),

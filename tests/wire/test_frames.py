@@ -19,6 +19,7 @@ from twinlink.protocol.frames import (
     MAX_BUNDLED,
     MAX_HELLO,
     MAX_PAYLOAD,
+    MAX_RUN,
     MAX_SEQUENCE,
     REJECTED,
     RETRANSMIT_WORD,
@@ -35,8 +36,11 @@ from twinlink.protocol.frames import (
     parse_ack_range,
     parse_bundle,
     parse_nak,
+    parse_run,
+    run_header,
 )
 from twinlink.protocol.peers import MAX_START_SEQUENCES
+from twinlink.protocol.wire import messages_of
 
 U64 = st.integers(0, 2**64 - 1)
 NUMBERS = st.integers(0, MAX_SEQUENCE)
@@ -48,6 +52,7 @@ HELLOS = st.builds(
     st.dictionaries(U64, NUMBERS, max_size=20),
     st.dictionaries(FLOWS, NUMBERS, max_size=20),
     behind=st.booleans(),
+    runs=st.booleans(),
 )
 RECORDS = st.lists(st.tuples(U64, U64, U64), max_size=MAX_ACK_RECORDS)
 
@@ -132,6 +137,24 @@ def test_a_bundle_of_more_messages_than_the_limit_is_malformed(last: bytes) -> N
         tracemalloc.stop()
 
 
+@given(U64, NUMBERS, U64, st.integers(0, MAX_RUN + 1), st.integers(0, 3), st.integers(-1, 1))
+@example(1, MAX_SEQUENCE, 1, 1, 1, 0)
+@example(1, 0, 1, MAX_RUN, 1, 0)
+@example(1, 0, 1, MAX_RUN + 1, 1, 0)
+def test_a_run_comes_back_if_it_is_one(epoch: int, first: int, sent_ns: int, count: int, size: int, more: int) -> None:
+    octets = run_header(count, size, epoch, first, sent_ns) + bytes(max(0, count * size + more))
+    if 0 < count <= MAX_RUN and size and not more and first + count - 1 <= MAX_SEQUENCE:
+        assert parse(octets) == (Kind.RUN, epoch, first, sent_ns)
+        assert parse_run(octets, first) == parse_run(memoryview(octets), first) == (count, size)
+        wires = list(messages_of(octets))
+        assert [(one.sequence, bytes(one.frame)) for one in wires] == [
+            (number, frame(Kind.DATA, epoch, number, sent_ns, bytes(size))) for number in range(first, first + count)
+        ]
+    else:
+        with pytest.raises(MalformedFrame, match="run"):
+            parse_run(octets, first)
+
+
 @given(HELLOS)
 def test_a_hello_comes_back(hello: Hello) -> None:
     assert Hello.decode(hello.encode()) == hello
@@ -152,6 +175,7 @@ def test_no_octets_raise_anything_but_malformed(octets: bytes) -> None:
         parse_nak,
         parse_abandoned,
         lambda frame: parse_bundle(frame, 0),
+        lambda frame: parse_run(frame, 0),
         Hello.decode,
     ):
         for view in (octets, memoryview(octets)):

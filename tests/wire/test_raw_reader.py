@@ -80,7 +80,7 @@ def test_it_decodes_live_traffic(endpoint: str, port: int) -> None:
             said = json.loads(" ".join(hello[5:]))
             said.pop("behind", None)  # of a busy machine that is true
             assert list(said.pop("heard")) == [f"{other.epoch:016x}"]
-            assert said == {"node": "listener", "flows": {}, "repairs": True, "detect": []}
+            assert said == {"node": "listener", "flows": {}, "repairs": True, "detect": [], "runs": True}
             assert link.sender("spectrum").send(b"samples") == 0
             message = other.receiver("spectrum").receive(timeout=patience())
             assert message is not None

@@ -53,6 +53,11 @@ Record = Sequence[int]
 ACK_RANGE = struct.Struct("!QQQQQ")
 MAX_ACK_RANGE = 4096  # messages
 MAX_BUNDLED = 16_384  # messages in a bundle; each takes half a kilobyte, beside its octets
+# A run: messages in a row, all as long and sent together.  The header has the first one's sequence; in front of the
+# payloads, which follow one another, stand how many they are and the octets of each.
+RUN_HEAD = struct.Struct("!II")
+RUN_AT = HEADER_OCTETS + RUN_HEAD.size  # of the first payload in the frame
+MAX_RUN = MAX_ACK_RANGE  # messages: one ack range answers for all
 Records = Sequence[Record] | range  # of either: what an ack says has arrived
 REJECTED = 0  # in place of T2: it arrived, its flow has no subscription there, and no room is left to hold it
 
@@ -94,6 +99,7 @@ class Kind(IntEnum):
     FRAGMENT_PROGRESS = 10  # so much of it is there
     ACK_RANGE = 11  # of messages in a row that arrived together
     REFUSED = 12  # messages arrived for which there is no room; they will be requested
+    RUN = 13  # data messages in a row, all as long
 
 
 class AbandonReason(IntEnum):
@@ -107,6 +113,7 @@ class AbandonReason(IntEnum):
 _WORDS = {kind: int.from_bytes(MAGIC + bytes((VERSION, kind))) for kind in Kind}
 DATA_WORD, ACK_WORD = _WORDS[Kind.DATA], _WORDS[Kind.ACK]  # the first four octets
 RETRANSMIT_WORD, BUNDLE_WORD, FRAGMENT_WORD = _WORDS[Kind.RETRANSMIT], _WORDS[Kind.BUNDLE], _WORDS[Kind.FRAGMENT]
+RUN_WORD = _WORDS[Kind.RUN]
 RETRANSMIT_OCTETS = RETRANSMIT_WORD.to_bytes(4)  # what such a frame begins with
 _KINDS, _REASONS, _BUNDLED = frozenset(Kind), frozenset(AbandonReason), frozenset((DATA_WORD, RETRANSMIT_WORD))
 
@@ -334,6 +341,21 @@ def _parse_each(body: bytes) -> Iterator[tuple[int, int, int, int, int, bytes]]:
         raise MalformedFrame("bundle")
 
 
+def run_header(count: int, size: int, epoch: int, first: int, sent_ns: int) -> bytes:
+    """What stands before the payloads of a run of ``count`` messages of ``size`` octets, from ``first`` on."""
+    return HEADER.pack(RUN_WORD, RUN_HEAD.size + count * size, epoch, first, sent_ns) + RUN_HEAD.pack(count, size)
+
+
+def parse_run(octets: bytes | memoryview, first: int) -> tuple[int, int]:
+    """How many messages the run *frame* has, ``first`` being its sequence, and their octets.  Raises MalformedFrame."""
+    if len(octets) <= RUN_AT:
+        raise MalformedFrame("run")
+    count, size = RUN_HEAD.unpack_from(octets, HEADER_OCTETS)
+    if not 1 <= count <= MAX_RUN or RUN_AT + count * size != len(octets) or first + count - 1 > MAX_SEQUENCE:
+        raise MalformedFrame("run")
+    return count, size
+
+
 def _ranges(octets: bytes | memoryview, offset: int, what: str) -> list[tuple[int, int]]:
     """Ascending, disjoint, not empty; from ``offset`` to the end."""
     size = len(octets) - offset
@@ -363,6 +385,7 @@ class Hello:
             when that one was said.
         flows: the next sequence number to leave on each flow that this node has sent on.
         repairs: whether this node requests what it misses, and retransmits on request.
+        runs: whether it reads runs.
         detect: flows on which it does not.
         behind: it has not read all that has arrived, so that ``heard`` is older than this hello.
         max_payload: the longest payload it takes, in octets.
@@ -378,6 +401,7 @@ class Hello:
     behind: bool = False
     max_payload: int = MAX_PAYLOAD
     start_sequences: dict[int, dict[str, int]] = field(default_factory=dict)
+    runs: bool = False
 
     def encode(self) -> bytes:
         """The body: a JSON object; epochs as 16 hexadecimal digits, since JSON readers lose 64-bit integers."""
@@ -389,6 +413,8 @@ class Hello:
             members["behind"] = True
         if self.repairs:
             members |= {"repairs": True, "detect": sorted(self.detect)}
+        if self.runs:
+            members["runs"] = True
         if self.start_sequences:
             members["since"] = {f"{epoch:016x}": flows for epoch, flows in sorted(self.start_sequences.items())}
         return json.dumps(members, separators=(",", ":")).encode()
@@ -402,21 +428,17 @@ class Hello:
             fields: dict[str, Any] = json.loads(bytes(body))
             node, flows = fields["node"], fields["flows"]
             repairs, detect = fields.get("repairs", False), frozenset(fields.get("detect", ()))
-            heard, behind = fields["heard"], fields.get("behind", False)
+            heard, behind, runs = fields["heard"], fields.get("behind", False), fields.get("runs", False)
             max_payload, start_sequences = fields.get("max_payload", MAX_PAYLOAD), fields.get("since", {})
             if not all(_EPOCH.fullmatch(epoch) for epoch in (*heard, *start_sequences)) or not is_node_name(node):
                 raise MalformedFrame("hello")
             for numbers in (heard, flows, {"max_payload": max_payload}, *start_sequences.values()):
                 if not all(type(value) is int and 0 <= value <= MAX_SEQUENCE for value in numbers.values()):
                     raise MalformedFrame("hello")
-            if (
-                type(repairs) is not bool
-                or type(behind) is not bool
-                or not all(isinstance(flow, str) for flow in detect)
-            ):
+            if {type(repairs), type(behind), type(runs)} != {bool} or not all(isinstance(one, str) for one in detect):
                 raise MalformedFrame("hello")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise MalformedFrame("hello") from None
         heard = {int(epoch, 16): number for epoch, number in heard.items()}
         start_sequences = {int(epoch, 16): numbers for epoch, numbers in start_sequences.items()}
-        return cls(node, heard, flows, repairs, detect, behind, max_payload, start_sequences)
+        return cls(node, heard, flows, repairs, detect, behind, max_payload, start_sequences, runs)

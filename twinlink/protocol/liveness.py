@@ -69,7 +69,7 @@ class Peer:
     """One session of a peer.
 
     Attributes:
-        node, epoch, repairs, detect, max_payload: as its hellos say.
+        node, epoch, repairs, runs, detect, max_payload: as its hellos say.
         flows: for each of its flows, the next number to leave when it was first heard.
         confirmed: when the newest hello of this side left that it has confirmed, or when it went down.
         heard_mono_ns: when its last frame came.
@@ -93,6 +93,7 @@ class Peer:
     state: PeerState = PeerState.HEARD
     flows: dict[str, int] = field(default_factory=dict)
     repairs: bool = False
+    runs: bool = False
     detect: frozenset[str] = frozenset()
     max_payload: int = 0
     heard_mono_ns: int = 0
@@ -214,7 +215,7 @@ class PeerTable:
             peer = self.sessions[epoch] = Peer(hello.node, epoch, confirmed, flows=hello.flows, hello_octets=octets)
         elif peer.state is PeerState.SILENT:
             peer.state, peer.confirmed_mono_ns, peer.start_sent = PeerState.DEAF, 0, 0
-        peer.repairs, peer.max_payload = hello.repairs, hello.max_payload
+        peer.repairs, peer.runs, peer.max_payload = hello.repairs, hello.runs, hello.max_payload
         peer.detect, peer.behind, peer.joining = hello.detect, hello.behind, joining
         peer.hears = len(hello.heard)
         confirmed_now = None if joining else hello.heard.get(self._epoch)

@@ -276,8 +276,9 @@ class PeerManager:
         heard = {peer.epoch: peer.hello_number for peer in self.peers.all() if not peer.joining}
         behind = mono_ns - self._drained_mono_ns > BEHIND_NS  # a backlog, or a handler that takes its time
         starts = self._start_sequences(mono_ns, flows, len(positions))
-        body = Hello(self._node, heard, positions, True, flows.detect, behind, self._max_payload, starts).encode()
-        return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, self.peers.number(mono_ns), now_ns, body)
+        hello = Hello(self._node, heard, positions, True, flows.detect, behind, self._max_payload, starts, runs=True)
+        number = self.peers.number(mono_ns)
+        return HELLO_TOPIC, make_frame(Kind.HELLO, self._epoch, number, now_ns, hello.encode())
 
     def bye(self, now_ns: int) -> tuple[bytes, bytes]:
         """Topic and frame that say that this session ends."""

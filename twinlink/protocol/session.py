@@ -6,7 +6,6 @@ No I/O, no clock, no thread, no lock: calls of a session and its flows are made 
 import struct
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from enum import Enum
 from typing import Any
 
 from .. import events as ev
@@ -44,6 +43,7 @@ from .send.flows import SendFlows
 from .send.loss import NO_PEER, NOT_TAKEN, SKIPPED
 from .send.options import FlowOptions, Overflow, Pace, Priority, Reliability
 from .send.record import Missing
+from .send.sent import Sent
 
 # What the driver of a session names beside it.
 __all__ = [
@@ -58,17 +58,6 @@ MALFORMED_INTERVAL_NS = 1_000_000_000  # between two events for the same reason
 BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, at each such it is checked whether they make up a bundle
 
 _unpack_header = HEADER.unpack_from
-
-
-class Sent(Enum):
-    """What the caller of `Session.send` is to do."""
-
-    TRANSMIT = "transmit the frame, before any later one of the flow"
-    OFFER = "offer the frame to the transport: plain subscribers may listen"
-    UNSENT = "nothing: the message waits in the queue of its flow, or no peer is to get it"
-    TRANSMIT_QUEUE = "as UNSENT, and have the queues transmitted"
-    TRANSMIT_BUNDLE = "as UNSENT; what waits makes up a bundle, to be transmitted now"
-    FULL = "wait until the message fits: it was not sent"
 
 
 TRANSMIT, OFFER, UNSENT = Sent.TRANSMIT, Sent.OFFER, Sent.UNSENT
@@ -157,7 +146,9 @@ class Session(Context):
             self.count_malformed(error.args[0])
 
     def _on_other(self, kind: Kind, topic: bytes, frame: Frame, epoch: int, sequence: int, sent_ns: int) -> None:
-        if kind is Kind.NAK:
+        if kind is Kind.RUN:
+            self.messages.on_run(topic, frame, epoch, sequence, sent_ns)
+        elif kind is Kind.NAK:
             self.feedback.on_nak(topic, frame, epoch, sent_ns)
         elif kind is Kind.ACK_RANGE:
             self.feedback.on_ack(topic, frame, epoch, sent_ns, is_range=True)
@@ -402,6 +393,15 @@ class Session(Context):
         if flow.receivers.all:
             return count, TRANSMIT_BUNDLE
         return count, OFFER if self.peer_manager.alone else UNSENT
+
+    def send_run(self, flow: SendFlow, frame: bytes, count: int, size: int, mono_ns: int) -> bool:
+        """As `SendFlow.send_run`.  They wait in the queue."""
+        self.send_flows.wake(flow)
+        try:
+            return flow.send_run(frame, count, size, mono_ns)
+        except BaseException:
+            flow.recover_after_interrupt()
+            raise
 
     def skip(self, flow: SendFlow, count: int) -> None:
         """The next so many numbers of a flow are of no message.  The caller has the queues transmitted."""

@@ -1,4 +1,4 @@
-"""The messages of a frame as they travelled: one, those of a bundle, or none.  Bytes in, bytes out."""
+"""The messages of a frame as they travelled: one, those of a bundle or a run, or none.  Bytes in, bytes out."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,9 +12,13 @@ from .frames import (
     MAX_BUNDLED,
     MAX_SEQUENCE,
     RETRANSMIT_WORD,
+    RUN_AT,
+    RUN_WORD,
     AnyFrame,
     Frame,
     MalformedFrame,
+    data_headers,
+    parse_run,
     whole,
 )
 
@@ -24,7 +28,7 @@ _unpack_header = HEADER.unpack_from
 
 
 class Wire(NamedTuple):
-    """A message as it travelled."""
+    """A message as it travelled; one of a run in a frame of its own."""
 
     word: int
     epoch: int
@@ -43,7 +47,7 @@ def flow_of(topic: bytes) -> str | None:
 
 
 def messages_of(frame: AnyFrame) -> Iterator[Wire]:
-    """The messages of a frame of the wire, one or those of a bundle; none of a frame that has no message.
+    """The messages of a frame of the wire: one, or those of a bundle or a run; none of a frame that has no message.
 
     Raises MalformedFrame.
     """
@@ -56,6 +60,12 @@ def messages_of(frame: AnyFrame) -> Iterator[Wire]:
             raise MalformedFrame("length")
         end = HEADER_OCTETS + length  # octets of the transport may follow
         yield Wire(word, epoch, sequence, sent_ns, frame if len(frame) == end else frame[:end])
+    elif word == RUN_WORD:
+        run = memoryview(frame)[: HEADER_OCTETS + length]
+        count, size = parse_run(run, sequence)
+        for place, header in enumerate(data_headers([size] * count, epoch, sequence, sent_ns)):
+            at = RUN_AT + place * size
+            yield Wire(DATA_WORD, epoch, sequence + place, sent_ns, header + run[at : at + size])
     elif word == BUNDLE_WORD:
         body = memoryview(frame)[HEADER_OCTETS : HEADER_OCTETS + length]
         at, count = 0, 0

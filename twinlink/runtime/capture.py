@@ -5,7 +5,16 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from ..events import Event
-from ..protocol.frames import BUNDLE_WORD, DATA_WORD, RETRANSMIT_WORD, AnyFrame, Kind, MalformedFrame, MessageFrame
+from ..protocol.frames import (
+    BUNDLE_WORD,
+    DATA_WORD,
+    RETRANSMIT_WORD,
+    RUN_WORD,
+    AnyFrame,
+    Kind,
+    MalformedFrame,
+    MessageFrame,
+)
 from ..protocol.rangeset import RangeSet
 from ..protocol.wire import RECEIVED, SENT, flow_of, messages_of
 
@@ -13,7 +22,7 @@ MAX_STREAMS = 4096  # sessions on a flow; a peer that invents more of them must 
 QUEUE_OCTETS = 64 * 1024 * 1024
 ITEM_OCTETS = 256  # what an item takes beside its frame
 RESUME = 0.5  # once full, nothing is taken before the queue is down to this part: gaps are few, and whole
-MESSAGE_WORDS = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
+MESSAGE_WORDS = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD, RUN_WORD))
 
 FRAGMENT_KIND = bytes((Kind.FRAGMENT,))
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,8 @@ from .unread_flows import UnreadFlows
 URGENT_FLOW = "control"  # of high priority unless its sender says otherwise
 # Ctrl-C may come while frames of these kinds are taken in: their way is made for it, and deferring it takes 10 us.
 INTERRUPTIBLE = frozenset(
-    map(int, (Kind.DATA, Kind.RETRANSMIT, Kind.BUNDLE, Kind.FRAGMENT, Kind.FRAGMENT_PROGRESS, Kind.ACK, Kind.ACK_RANGE))
+    int(Kind[name])
+    for name in ["DATA", "RETRANSMIT", "BUNDLE", "RUN", "FRAGMENT", "FRAGMENT_PROGRESS", "ACK", "ACK_RANGE"]
 )
 KIND_AT = 3  # in a frame
 
@@ -349,15 +350,15 @@ class SessionDriver:
             self._send_credit_update(receive_flow.flow, stream)
         return message
 
-    def take_many(self, receive_flow: ReceiveFlow, most: int) -> list[Message]:
-        """The next messages of a flow that are here, at most so many."""
+    def take_many(self, receive_flow: ReceiveFlow, most: int) -> list[Sequence[Message]]:
+        """The next messages of a flow that are here, at most so many, in parts."""
         if not receive_flow.queue:
             return []
         with self.lock:
-            messages, streams = receive_flow.next_messages(most)
+            parts, streams = receive_flow.next_parts(most)
         for stream in streams if not self.closed else ():
             self._send_credit_update(receive_flow.flow, stream)
-        return messages
+        return parts
 
     def _send_credit_update(self, flow: str, stream: PeerStream) -> None:
         """Say how far a stream is consumed; where the transport fails the sender probes for it."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .payload import Payload, octets_of_each
+from .payload import Payload, each_row, octets_of_each, rows_of
 
 if TYPE_CHECKING:
     from ..npy import Array
 
 # So many go at once, under the session's lock: some bundles, and half a millisecond of the others' time.
-RUN_MESSAGES, RUN_OCTETS = 1024, 256 * 1024
+TOGETHER, TOGETHER_OCTETS = 1024, 256 * 1024
 
 
 class OutgoingBatch:
@@ -17,13 +17,23 @@ class OutgoingBatch:
 
     Attributes:
         sizes: octets of each payload.
+        longest: octets of the longest.
+        size: octets of each where all are as long; else None.
         numbers: those that the first ones were sent with.
     """
 
     def __init__(self, payloads: "Iterable[Payload] | Array") -> None:
         """Raises TypeError, ConfigurationError."""
-        self._messages = octets_of_each(payloads)
-        self.sizes = list(map(len, self._messages))
+        self._messages: Sequence[bytes | memoryview] | None = None
+        self._rows = rows_of(payloads)  # of an array: its octets, and how many rows
+        if self._rows is None:
+            self._messages = messages = octets_of_each(payloads)
+            self.sizes = list(map(len, messages))
+        else:
+            octets, count = self._rows
+            self.sizes = [len(octets) // max(1, count)] * count
+        self.longest = max(self.sizes, default=0)
+        self.size = self.longest if self.sizes.count(self.longest) == len(self.sizes) else None
         self.numbers: Sequence[int] = range(0)
 
     def __len__(self) -> int:
@@ -39,12 +49,28 @@ class OutgoingBatch:
         """Octets of the next payload."""
         return self.sizes[len(self.numbers)]
 
-    def next_run(self) -> tuple[Sequence[bytes | memoryview], Sequence[int]]:
-        """The payloads that go next, and their sizes."""
+    def run_length(self, room: int) -> int:
+        """How many of the next go together in a run, of at most ``room``; 0: none."""
+        if not self.size:
+            return 0
+        return min(room, len(self) - len(self.numbers))
+
+    def run(self, count: int) -> bytes | memoryview:
+        """The next so many payloads, all as long, one behind the other."""
         first = len(self.numbers)
-        longest = max(self.sizes[first : first + RUN_MESSAGES])
-        end = first + max(1, min(RUN_MESSAGES, RUN_OCTETS // max(1, longest)))
-        return self._messages[first:end], self.sizes[first:end]
+        if self._rows is None:
+            return b"".join((self._messages or ())[first : first + count])
+        size = self.size or 0
+        return self._rows[0][first * size : (first + count) * size]
+
+    def next_messages(self) -> tuple[Sequence[bytes | memoryview], Sequence[int]]:
+        """The payloads that go next, and their sizes."""
+        if self._messages is None and self._rows is not None:
+            self._messages = each_row(*self._rows)
+        first = len(self.numbers)
+        longest = max(self.sizes[first : first + TOGETHER])
+        end = first + max(1, min(TOGETHER, TOGETHER_OCTETS // max(1, longest)))
+        return (self._messages or ())[first:end], self.sizes[first:end]
 
     def on_sent(self, run: range) -> None:
         """The next ones were sent with these numbers."""

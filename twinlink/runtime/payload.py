@@ -62,21 +62,33 @@ def octets_of(payload: Payload) -> bytes | memoryview:
 
 
 def octets_of_each(payloads: "Iterable[Payload] | Array") -> list[bytes | memoryview]:
-    """What `Sender.send_many` sends: `octets_of` each payload; of an array with two dimensions or more, of each row.
+    """What `Sender.send_many` sends where it gets no array: `octets_of` each payload.
 
     Raises TypeError, ConfigurationError.
+    """
+    return [one if type(one) is bytes else octets_of(one) for one in cast("Iterable[Payload]", payloads)]
+
+
+def rows_of(payloads: "Iterable[Payload] | Array") -> tuple[bytes | memoryview, int] | None:
+    """The octets of an array with two dimensions or more, of which each row is a message, and how many rows.
+
+    None for what is no array.  Raises TypeError, ConfigurationError.
     """
     if isinstance(payloads, str | Mapping):
         raise TypeError(f"send_many takes several payloads: send(payload) sends one {type(payloads).__name__}")
     try:
         view = memoryview(cast(Any, payloads))
     except (TypeError, ValueError):
-        return [one if type(one) is bytes else octets_of(one) for one in cast("Iterable[Payload]", payloads)]
+        return None
     if view.ndim < 2:
         raise TypeError(
             "send_many takes several payloads, or an array with a message in each row: send(payload) sends one"
         )
-    octets, count = octets_of(cast(Any, payloads)), len(view)
+    return octets_of(cast(Any, payloads)), len(view)
+
+
+def each_row(octets: bytes | memoryview, count: int) -> list[bytes | memoryview]:
+    """The octets of each row."""
     size = len(octets) // max(1, count)
     if 0 < size <= COPIED_OCTETS:
         return [row for (row,) in struct.iter_unpack(f"{size}s", octets)]

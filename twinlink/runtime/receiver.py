@@ -70,15 +70,15 @@ class Receiver:
         """
         check_count(max_messages)
         messages = receive(self._waiter, self.unread, lambda: self.take_many(max_messages) or None, timeout)
-        return messages or Batch(self.flow, [])
+        return messages or Batch(self.flow)
 
     def take_many(self, max_messages: int) -> Batch:
         """The next messages that are here, at most so many."""
-        return Batch(self.flow, self._take_many(self._receive_flow, max_messages))
+        return Batch(self.flow, *self._take_many(self._receive_flow, max_messages))
 
     def unread(self) -> int:
         """How many messages wait."""
-        return len(self._receive_flow.queue)
+        return self._receive_flow.queued
 
     def take(self) -> Message | None:
         """The next message if one is here."""

@@ -15,6 +15,7 @@ from ..protocol.frames import (
     MessageFrame,
     SplitFrame,
     data_headers,
+    run_header,
 )
 from ..protocol.session import (
     FULL,
@@ -190,30 +191,37 @@ class Sender:
 
     def _batch(self, payloads: "Iterable[Payload] | Array") -> OutgoingBatch:
         batch = OutgoingBatch(payloads)
-        longest = max(batch.sizes, default=0)
-        if longest > self._session.max_payload:
-            raise self._too_large(longest)
+        if batch.longest > self._session.max_payload:
+            raise self._too_large(batch.longest)
         return batch
 
     def _send_run(self, batch: OutgoingBatch) -> bool:
         """Send what is next of a batch, as far as there is room; False: there is none."""
         link, session, flow, transmitter = self._link, self._session, self._flow, self._transmitter
-        if batch.next_size > LONG_OCTETS and not link.closing and not self._fits(batch.next_size):
+        size = batch.next_size
+        if (size > LONG_OCTETS or not flow.run_room(size)) and not link.closing and not self._fits(size):
             return False
-        payloads, sizes = batch.next_run()
         with transmitter.order_lock:
             if link.closing:
                 raise LinkClosed(f"the link to {link.endpoint} {link.closed_because}")
             now, sent_ns, first = _monotonic_ns(), _time_ns(), flow.next_sequence
+            if (count := batch.run_length(flow.run_room(size))) > 1:
+                head = run_header(count, size, session.epoch, first, sent_ns)
+                run = self._join(head, batch.run(count))
+                with self._lock:
+                    is_sent = session.send_run(flow, run, count, size, now)
+                if is_sent:
+                    batch.on_sent(range(first, first + count))
+                    self._transmit_every()
+                    return True
+            payloads, sizes = batch.next_messages()
             make = self._join if max(sizes) < self._split_octets else self._joined_or_split
             frames = list(map(make, data_headers(sizes, session.epoch, first, sent_ns), payloads))
             with self._lock:
                 count, sent = session.send_many(flow, frames, sizes, now)
             batch.on_sent(range(first, first + count))
             if sent is TRANSMIT_BUNDLE:
-                transmitter.transmit_bundle(every=True)
-                if flow.has_pending:
-                    link.wake_transmit()
+                self._transmit_every()
             elif sent is OFFER:
                 for frame in frames[:count]:
                     self._transport.offer(transmitter.topic, frame)
@@ -225,6 +233,11 @@ class Sender:
 
     def _joined_or_split(self, header: bytes, payload: bytes | memoryview) -> MessageFrame:
         return self._join(header, payload) if len(payload) < self._split_octets else self._split(header, payload)
+
+    def _transmit_every(self) -> None:
+        self._transmitter.transmit_bundle(every=True)
+        if self._flow.has_pending:
+            self._link.wake_transmit()
 
     def skip(self, count: int) -> None:
         """Leave out the next ``count`` sequence numbers: receivers get a `Gap`, as where so many messages are lost.

@@ -7,7 +7,7 @@ from ..events import Event
 from ..protocol.frames import AnyFrame, MessageFrame
 from ..protocol.session import FULL, SendFlow, Sent, Session
 
-TAPPED = "receive", "send", "send_many", "frames_to_send", "report"  # methods of a session
+TAPPED = "receive", "send", "send_many", "send_run", "frames_to_send", "report"  # methods of a session
 
 
 class Tap(Protocol):
@@ -17,7 +17,7 @@ class Tap(Protocol):
         """A frame has come in, or all fragments of one.  It has passed the authentication, and no other check."""
 
     def on_sent(self, flow: str, frame: MessageFrame) -> None:
-        """A message of this side has its number; some octets of the transport may follow the message."""
+        """A message of this side has its number, or those of a run have; octets of the transport may follow."""
 
     def on_control_sent(self, frames: list[tuple[bytes, bytes]], now_ns: int) -> None:
         """Acks and other control frames are about to leave: topic and frame of each."""
@@ -37,7 +37,7 @@ class Position(NamedTuple):
 
 def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
     """What takes the place of these methods of a session, by name, while a tap sees what goes through them."""
-    receive, send, send_many = session.receive, session.send, session.send_many
+    receive, send, send_many, send_run = session.receive, session.send, session.send_many, session.send_run
     frames_to_send, report = session.frames_to_send, session.report
     on_received, on_sent, on_event = tap.on_received, tap.on_sent, tap.on_event
 
@@ -59,6 +59,12 @@ def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
             on_sent(flow.flow, frame)
         return count, sent
 
+    def send_run_tapped(flow: SendFlow, frame: bytes, count: int, size: int, mono_ns: int) -> bool:
+        is_sent = send_run(flow, frame, count, size, mono_ns)
+        if is_sent:
+            on_sent(flow.flow, frame)
+        return is_sent
+
     def frames_to_send_tapped(mono_ns: int, now_ns: int) -> list[tuple[bytes, bytes]]:
         frames = frames_to_send(mono_ns, now_ns)
         tap.on_control_sent(frames, now_ns)
@@ -68,5 +74,6 @@ def tapped(session: Session, tap: Tap) -> dict[str, Callable[..., Any]]:
         on_event(event)
         report(event)
 
-    taking = receive_tapped, send_tapped, send_many_tapped, frames_to_send_tapped, report_tapped
+    sending = send_tapped, send_many_tapped, send_run_tapped
+    taking = receive_tapped, *sending, frames_to_send_tapped, report_tapped
     return dict(zip(TAPPED, taking, strict=True))

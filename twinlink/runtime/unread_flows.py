@@ -38,5 +38,5 @@ class UnreadFlows:
             logger.warning(
                 "%s: nothing reads flow %r here (messages that wait: %d), and the receivers of %s get nothing%s: call "
                 "link.receiver(%r), or have it sent under the other name",
-                node, flow.flow, len(flow.queue), ", ".join(map(repr, idle[:3])), near(flow.flow, idle), flow.flow,
+                node, flow.flow, flow.queued, ", ".join(map(repr, idle[:3])), near(flow.flow, idle), flow.flow,
             )  # fmt: skip

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 import twinlink
-from twinlink.protocol.frames import MAX_ACK_RANGE, MAX_ACK_RECORDS, MAX_SEQUENCE, Kind, ack_body, ack_range_body, frame
+from twinlink.protocol.frames import (
+    MAX_ACK_RANGE,
+    MAX_ACK_RECORDS,
+    MAX_RUN,
+    MAX_SEQUENCE,
+    RUN_HEAD,
+    Kind,
+    ack_body,
+    ack_range_body,
+    frame,
+)
 
 from .base import Conformance, ForeignPeer, MakeForeign, Open, Pair, drain, malformed, patience, receive_all, wait_until
 
@@ -21,7 +31,7 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
     "truncated": [("traffic/flow", b""), ("traffic/flow", b"T"), ("traffic/flow", GOOD[:31]), ("ack/flow", b"hello")],
     "magic": [("traffic/flow", b"XX" + GOOD[2:]), ("ack/flow", bytes(100)), ("traffic/_link", b"{" * 100)],
     "version": [("traffic/flow", GOOD[:2] + b"\x02" + GOOD[3:]), ("traffic/flow", GOOD[:2] + b"\x00" + GOOD[3:])],
-    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0d" + GOOD[4:])],
+    "kind": [("traffic/flow", GOOD[:3] + b"\x00" + GOOD[4:]), ("traffic/flow", GOOD[:3] + b"\x0e" + GOOD[4:])],
     "length": [("traffic/flow", GOOD[:-1]), ("traffic/flow", GOOD + b"x"), ("ack/flow", GOOD[:32])],
     "topic": [
         ("traffic/_other", GOOD),
@@ -40,6 +50,14 @@ GARBAGE: dict[str, list[tuple[str, bytes]]] = {
         for body in (
             b"", bytes(39), ack_range_body(0, 0, 3, 3, 1), ack_range_body(0, 0, 3, 4, 0),
             ack_range_body(0, 0, 0, MAX_ACK_RANGE + 1, 1), ack_range_body(0, 0, MAX_SEQUENCE, MAX_SEQUENCE + 1, 1),
+        )
+    ],
+    "run": [
+        ("traffic/flow", frame(Kind.RUN, EPOCH, sequence, 1, body))
+        for sequence, body in (
+            (0, b""), (0, bytes(8)), (0, RUN_HEAD.pack(0, 4)), (0, RUN_HEAD.pack(3, 4) + bytes(11)),
+            (0, RUN_HEAD.pack(2**31, 2**31) + bytes(64)), (0, RUN_HEAD.pack(MAX_RUN + 1, 1) + bytes(MAX_RUN + 1)),
+            (MAX_SEQUENCE, RUN_HEAD.pack(2, 4) + bytes(8)),
         )
     ],
     "fragment": [

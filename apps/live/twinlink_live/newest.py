@@ -14,6 +14,7 @@ from twinlink.protocol.frames import (
     DATA_WORD,
     HEADER_OCTETS,
     RETRANSMIT_WORD,
+    RUN_WORD,
     AnyFrame,
     MalformedFrame,
     MessageFrame,
@@ -27,7 +28,7 @@ MAX_EVENTS = 256
 ALWAYS = frozenset(("control", "control-result"))  # decisions are kept without a browser, too
 _TRAFFIC = b"traffic/"
 _ALWAYS_TOPICS = frozenset(f"traffic/{flow}".encode() for flow in ALWAYS)
-_MESSAGES = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD))
+_MESSAGES = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD, RUN_WORD))
 
 
 class Seen(NamedTuple):

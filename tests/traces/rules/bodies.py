@@ -1,6 +1,6 @@
 """Bodies of frames (section 3 of docs/protocol.md)."""
 
-from tests.traces.script import HELLO, NODE, OTHER, PEER, PEER_EVENTS, Trace, ack, data
+from tests.traces.script import HELLO, NODE, OTHER, PEER, PEER_EVENTS, Trace, ack, data, nak, retransmit, run
 
 
 def reads_ack_range() -> Trace:
@@ -27,6 +27,58 @@ def reads_bundle() -> Trace:
     trace.receive("bundle", "traffic/f", frames=frames)
     trace.delivers(0, 1, 2)
     trace.transmits(ack("f", 0, 1, 2), within_ms=100)
+    return trace
+
+
+def reads_run() -> Trace:
+    trace = Trace("Each is what a data frame with these fields is.")
+    trace.subscribe("f")
+    trace.up()
+    trace.receive("run", "traffic/f", sequence="0", count=3, payloads_hex="0102030405060708090a0b0c", payload_octets=4)
+    trace.delivers(0, 1, 2)
+    trace.transmits(ack("f", 0, 1, 2), within_ms=100)
+    return trace
+
+
+def run_behind_a_gap() -> Trace:
+    trace = Trace("Each is what a data frame with these fields is.")
+    trace.subscribe("f")
+    trace.up()
+    trace.receive("run", "traffic/f", sequence="2", count=3, payload_octets=4)
+    trace.delivers()
+    trace.transmits(nak("f", (0, 2)))
+    trace.wait(5)
+    trace.receive("run", "traffic/f", sequence="0", count=4, payload_octets=4)
+    trace.delivers(0, 1, 2, 3, 4)
+    return trace
+
+
+def run_of_a_batch() -> Trace:
+    trace = Trace(
+        "A sender MAY send a run only while every peer that is up `repairs` on this flow and says `runs`.",
+        "and what is missing of it is retransmitted in retransmit frames.",
+    )
+    trace.up(runs=True)
+    trace.send("f", count=5)
+    trace.transmits({**run("f", 0, 5), "payload_octets": 4}, within_ms=5)
+    trace.wait(5)
+    trace.nak("f", 5, (1, 3))
+    trace.transmits(retransmit("f", 1), retransmit("f", 2), within_ms=5)
+    return trace
+
+
+def no_run_where_a_peer_does_not_read_it() -> Trace:
+    trace = Trace("A sender MAY send a run only while every peer that is up `repairs` on this flow and says `runs`.")
+    trace.up()
+    trace.send("f", count=3)
+    trace.withholds(run("f", 0, 3), within_ms=5)
+    trace.transmits(data("f", 0), data("f", 1), data("f", 2), within_ms=5)
+    return trace
+
+
+def says_that_it_reads_runs() -> Trace:
+    trace = Trace("| `runs` | `true`: it reads runs. Absent: it does not |")
+    trace.transmits({**HELLO, "body": {"runs": True}}, within_ms=60)
     return trace
 
 

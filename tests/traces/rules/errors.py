@@ -26,7 +26,7 @@ FRAMES_OF_NO_USE = {
     "truncated": malformed("truncated", raw_hex=HEX[:62]),
     "magic": malformed("magic", raw_hex="4c54" + HEX[4:]),
     "version": malformed("version", raw_hex=HEX[:4] + "02" + HEX[6:]),
-    "kind": malformed("kind", raw_hex=HEX[:6] + "0d" + HEX[8:]),
+    "kind": malformed("kind", raw_hex=HEX[:6] + "0e" + HEX[8:]),
     "length": malformed("length", raw_hex=HEX + "00"),
     "sequence": malformed("sequence", sequence=str(2**63), payload_octets=4),
     "topic": malformed("topic", topic="traffic/_link", sequence="0", payload_octets=4),
@@ -42,6 +42,12 @@ FRAMES_OF_NO_USE = {
     ),
     "abandoned": malformed("abandoned", raw_hex="544c0107" + "00000008" + HEX[16:64] + "0000000000000003"),
     "bundle": malformed("bundle", raw_hex="544c0108" + "00000005" + HEX[16:64] + "00" * 5),
+    "run": malformed("run", raw_hex="544c010d" + "00000010" + HEX[16:64] + "00000003" + "00000004" + "00" * 8),
+    "run-of-nothing": malformed("run", raw_hex="544c010d" + "00000008" + HEX[16:64] + "00000003" + "00000000"),
+    "run-of-too-many": malformed(
+        "run", raw_hex="544c010d" + "00001009" + HEX[16:64] + "00001001" + "00000001" + "00" * 4097
+    ),
+    "run-beyond-the-last-number": malformed("run", "run", sequence=str(2**63 - 1), count=2, payload_octets=1),
     "fragment": malformed("fragment", "fragment", sequence="0", octets=16, whole=WHOLE),
     "fragment-progress": malformed(
         "fragment_progress", "data", "ack/f", raw_hex="544c010a" + "00000001" + HEX[16:64] + "00"

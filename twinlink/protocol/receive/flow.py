@@ -3,11 +3,12 @@
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
-from itertools import islice, repeat, starmap
+from itertools import islice, repeat, starmap, takewhile
 from operator import itemgetter
 from typing import Any, Protocol
 
 from ...message import Message
+from ...run import Run
 from ...sync import Sync, Thresholds
 from ..frames import MAX_PAYLOAD, AbandonReason
 from ..rangeset import RangeSet
@@ -139,6 +140,7 @@ class ReceiveFlow:
     Attributes:
         subscribed: whether the application has subscribed to the flow.
         handler: what is to get each message, for `Context.deliveries`; without one they wait in ``queue``.
+        queue: messages, and runs of them; ``runs``: how many runs.
         streams: by epoch.
         named_by: the peer that named it first; 0: a node that had not said hello, or this side.
         watched: whether each message is to be checked: its age or length has a limit, or the flow has ``sync``.
@@ -151,7 +153,8 @@ class ReceiveFlow:
         self.flow, self.ack_topic = flow, f"ack/{flow}".encode()
         self.subscribed = False
         self.handler: Callable[[Message], None] | None = None
-        self.queue: deque[Message] = deque()
+        self.queue: deque[Any] = deque()
+        self.runs = 0
         self.streams: dict[int, PeerStream] = {}
         self.named_by = 0
         self.watched = False
@@ -161,6 +164,12 @@ class ReceiveFlow:
         self.stale = UnreportedRanges()
         self.rejected = UnreportedRanges()
         self._forgotten: Counter[str] = Counter()  # what forgotten sessions counted
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait in ``queue``."""
+        of_runs = [one.length - 1 for one in tuple(self.queue) if type(one) is Run] if self.runs else ()
+        return len(self.queue) + sum(of_runs)
 
     @property
     def queued_octets(self) -> int:
@@ -229,6 +238,8 @@ class ReceiveFlow:
         queue = self.queue
         if not queue:
             return None
+        if self.runs and type(run := queue[0]) is Run:
+            return self._next_of(run, tells_end)
         message = queue.popleft()
         payload, _, sequence, epoch, _, _, _ = message  # quicker than the names of a named tuple
         stream = self.streams.get(epoch)
@@ -242,10 +253,53 @@ class ReceiveFlow:
         tells = unreported >= CREDIT_UPDATE_OCTETS or (tells_end and not queue)
         return message, stream if tells else None
 
-    def next_messages(self, most: int) -> tuple[list[Message], list[PeerStream]]:
-        """The next messages, at most so many, and the streams for which a credit update is due: as `next_message`."""
+    def _next_of(self, run: Run, tells_end: bool) -> tuple[Message, PeerStream | None]:
+        """As `next_message`, of a run that comes next."""
+        message, stream = run[0], self._take_of(run, 1)
+        tells = tells_end and not self.queue and run.epoch in self.streams
+        return message, self.streams[run.epoch] if tells else stream
+
+    def _take_of(self, run: Run, count: int) -> PeerStream | None:
+        """Take so many messages of the run that comes next; returns its stream where a credit update is due for it."""
+        stream, octets = self.streams.get(run.epoch), count * run.size
+        unreported = octets + count * MESSAGE_WEIGHT_OCTETS + (stream.unreported_octets if stream is not None else 0)
+        end = run.first + count
+        if stream is not None:
+            consumed = max(stream.consumed, end)
+            stream.waiting_octets -= octets  # in a row, without a call: Ctrl-C comes where a call ends
+            stream.unreported_octets = unreported
+            stream.consumed = consumed
+        if count == run.length:
+            self.runs -= 1
+            del self.queue[0]
+        else:
+            run.octets, run.first, run.length = run.octets[octets:], end, run.length - count
+        return stream if unreported >= CREDIT_UPDATE_OCTETS else None
+
+    def next_parts(self, most: int) -> tuple[list[Sequence[Message]], list[PeerStream]]:
+        """The next messages, at most so many, in parts, and the streams for which a credit update is due."""
+        parts, due, left = list[Sequence[Message]](), dict[PeerStream, None](), most
+        while left and self.queue:
+            run = self.queue[0] if self.runs else None
+            if type(run) is Run:
+                count = min(left, run.length)
+                parts.append(run.part(0, count))
+                stream = self._take_of(run, count)
+                streams = [stream] if stream is not None else []
+            else:
+                messages, streams = self._next_singles(left)
+                parts.append(messages)
+                count = len(messages)
+            due |= dict.fromkeys(streams)
+            left -= count
+        return parts, list(due)
+
+    def _next_singles(self, most: int) -> tuple[list[Message], list[PeerStream]]:
+        """The next messages, at most so many, before a run, and the streams for which a credit update is due."""
         queue = self.queue
-        messages = list(islice(queue, most))
+        messages: list[Any] = list(islice(queue, most))
+        if self.runs:
+            messages = list(takewhile(lambda one: type(one) is Message, messages))
         count, due, of = len(messages), [], list(map(_EPOCH, messages))
         for epoch in set(of):
             if (stream := self.streams.get(epoch)) is None:
@@ -273,7 +327,7 @@ class ReceiveFlow:
         return {
             **{name: totals[name] for name in COUNTERS},
             "sessions": len(self.streams),
-            "queued": len(self.queue),
+            "queued": self.queued,
             "queued_octets": self.queued_octets,
             "sync": self.sync.stats() if self.sync else None,
         }

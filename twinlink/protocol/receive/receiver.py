@@ -3,6 +3,7 @@
 from itertools import repeat
 
 from ...message import Message
+from ...run import Run
 from ..context import MESSAGES, QUEUED, Context
 from ..fragmentation import FragmentReassembler, FrameTooLong
 from ..frames import (
@@ -10,6 +11,7 @@ from ..frames import (
     MAX_PAYLOAD,
     MAX_SEQUENCE,
     RETRANSMIT_WORD,
+    RUN_AT,
     AnyFrame,
     Frame,
     Hello,
@@ -19,6 +21,7 @@ from ..frames import (
     nak_body,
     parse_abandoned,
     parse_bundle,
+    parse_run,
 )
 from ..limits import LimitCounters, Limits
 from ..peers import PeerManager
@@ -158,6 +161,35 @@ class MessageReceiver:
             at = end
         if not in_bulk or self._deliveries:
             self.acks.flush()
+
+    def on_run(self, topic: bytes, frame: Frame, epoch: int, first: int, sent_ns: int) -> None:
+        """Take in a run; where it is simply what comes next, and waits for the application, in one piece."""
+        self.awaits_tick = True
+        count, size = parse_run(frame, first)
+        receive_flow = self._by_topic.get(topic) or self._add_flow(topic, epoch)
+        if receive_flow is None:
+            messages = tuple(zip(range(first, first + count), repeat(sent_ns), strict=False))
+            self._unclaimed.reject_unheld(ack_topic(topic), epoch, messages)
+            return
+        stream = receive_flow.streams.get(epoch) or self._flow_table.add_stream(receive_flow, epoch, first)
+        now_ns, octets = self._context.now_ns, count * size
+        run = Run(
+            memoryview(frame)[RUN_AT:], receive_flow.flow, first, count, size, epoch, stream.node, sent_ns, now_ns
+        )
+        stream.received_octets += octets
+        has_room = self._window.has_room(stream, len(frame))
+        is_next = first == stream.tracker.next and stream.in_order
+        if is_next and has_room and receive_flow.subscribed and not receive_flow.watched and not receive_flow.handler:
+            tracker, end = stream.tracker, first + count
+            tracker.next = end  # in a row, as in `_take_in`
+            tracker.received += count
+            stream.waiting_octets += octets
+            receive_flow.runs += 1
+            receive_flow.queue.append(run)
+            self.acks.add_range(stream, range(first, end), now_ns)
+        else:
+            self._on_run(stream, list(run), False, has_room)
+        self.acks.flush()
 
     def _on_run(self, stream: PeerStream, messages: list[Message], retransmitted: bool, has_room: bool) -> None:
         """Take in messages in a row of a bundle: they are acknowledged together, if they can be."""
@@ -363,7 +395,7 @@ class MessageReceiver:
     def deliver_queued(self, receive_flow: ReceiveFlow) -> None:
         """The handler of the flow is to get all that waits in its queue."""
         if receive_flow.queue:
-            self._deliveries.append((receive_flow, range(len(receive_flow.queue)), receive_flow.flow, QUEUED))
+            self._deliveries.append((receive_flow, range(receive_flow.queued), receive_flow.flow, QUEUED))
 
     def _understands_rejection(self, epoch: int) -> bool:
         peer = self._peer_manager.find(epoch)

@@ -16,7 +16,7 @@ RETRANSMISSION_NS = 1_000_000_000
 
 def abandon(flow: SendRecord, sequence: int, reason: AbandonReason) -> None:
     """It will not be sent any more, though peers may owe an ack for it: count it, and announce it."""
-    entry = flow.unacked.entries.get(sequence)
+    entry = flow.unacked.single(sequence)
     unacked_by = entry[1] if entry else frozenset[int]()
     lost = entry is not None and release(flow, sequence)
     if reason is AbandonReason.EVICTED and sequence < flow.queue.next_to_send:
@@ -38,7 +38,7 @@ def release(flow: SendRecord, sequence: int) -> bool:
 
 def reject(flow: SendRecord, epoch: int, sequence: int, reason: str = NOT_TAKEN) -> None:
     """Peer ``epoch`` will not get it, so it is lost; it is kept as long as others may request it."""
-    if len(flow.unacked.entries[sequence][1]) > 1:
+    if len(flow.unacked.owed_by(sequence)) > 1:
         lose_for_some(flow, (epoch,), sequence, reason)
         flow.acked_by(epoch, sequence)
     else:
@@ -60,7 +60,7 @@ def give_up_longer(flow: SendRecord, size: int, reason: str) -> None:
 
 
 def _give_up(flow: SendRecord, sequence: int, reason: str) -> None:
-    lose_unacked(flow, sequence, flow.unacked.entries[sequence][1], reason)
+    lose_unacked(flow, sequence, flow.unacked.owed_by(sequence), reason)
     flow.queue.abandon(AbandonReason.EVICTED, sequence, sequence + 1)
 
 
@@ -69,7 +69,7 @@ def on_request(flow: SendRecord, epoch: int, missing: Sequence[tuple[int, int]],
 
     Something between the two may refuse it each time, such as a broker or a proxy with a limit of its own.
     """
-    entries, retransmitted = flow.unacked.entries, flow.queue.retransmitted
+    entries, retransmitted = flow.unacked.singles, flow.queue.retransmitted
     if not retransmitted:
         flow.requests.clear()
         return
@@ -86,10 +86,10 @@ def on_request(flow: SendRecord, epoch: int, missing: Sequence[tuple[int, int]],
 
 def lose_skipped(flow: SendRecord) -> None:
     """Lose, from the oldest on, what every peer that owes an ack has skipped, and none of them will request."""
-    entries, receivers = flow.unacked.entries, flow.receivers
+    receivers = flow.receivers
     done = receivers.up - receivers.repairing
     while (sequence := flow.unacked.oldest()) is not None:
-        unacked_by = entries[sequence][1]
+        unacked_by = flow.unacked.owed_by(sequence)
         if any(epoch not in done or receivers.of[epoch].consumed <= sequence for epoch in unacked_by):
             return
         lose_unacked(flow, sequence, unacked_by, "the peer went past it without acknowledging it")

@@ -8,6 +8,7 @@ from ...message import Ack
 from ..frames import (
     HEADER_OCTETS,
     MAX_RANGES,
+    MAX_RUN,
     REJECTED,
     AbandonReason,
     Kind,
@@ -24,9 +25,11 @@ from . import membership, overflow
 from .abandonment import TOO_LONG, abandon, lose_evicted, lose_for_some, lose_skipped, on_request, reject
 from .congestion import InFlightBudget
 from .flow_control import MAX_UNREPORTED_ACKS
+from .kept_run import KeptRun
 from .loss import ANY_PEER, NO_PEER
 from .options import FlowOptions
 from .record import SendRecord
+from .retransmit_buffer import run_cost
 from .tail_loss_probe import TailLossProbe
 
 _new_ack = tuple.__new__  # a named tuple's own constructor takes three times as long
@@ -142,6 +145,24 @@ class SendFlow(SendRecord):
             queue.has_pending = had_pending
         return count
 
+    def run_room(self, size: int) -> int:
+        """How many messages of ``size`` octets may be sent as a run now."""
+        if not self.repair or self.options.overflow == "latest":
+            return 0
+        return min(MAX_RUN, self.queue.longest_run(size), self.unacked.room_for(size))
+
+    def send_run(self, frame: bytes, count: int, size: int, now_mono_ns: int) -> bool:
+        """Take in the next ``count`` messages, of ``size`` octets each, in one frame; False: they cannot go so."""
+        if self.run_room(size) < count:
+            return False
+        queue, receivers = self.queue, self.receivers.all
+        run = KeptRun(queue.next_sequence, count, size, frame, now_mono_ns, receivers)
+        queue.has_pending = True
+        self.unacked.add_run(run)
+        queue.next_sequence = run.first + count
+        self.sent_octets += count * size
+        return True
+
     def skip(self, count: int) -> None:
         """The next ``count`` numbers are of no message, which is announced to the peers: a gap."""
         queue, first = self.queue, self.queue.next_sequence
@@ -194,9 +215,9 @@ class SendFlow(SendRecord):
         return [self._encode(Kind.ABANDONED, announcement, now_ns) for announcement in self.final_abandoned()]
 
     def _encode(self, kind: Kind, what: Any, now_ns: int) -> MessageFrame:
-        if kind is Kind.FRAGMENT:
-            fragment: bytes = what
-            return fragment
+        if kind is Kind.FRAGMENT or kind is Kind.RUN:
+            frame: bytes = what
+            return frame
         if kind is Kind.ABANDONED:
             return make_frame(kind, self._epoch, self.queue.next_to_send, now_ns, abandoned_body(*what))
         frames: list[Any] = [mark_retransmitted(frame) for frame in what] if kind is Kind.RETRANSMIT else what
@@ -215,7 +236,10 @@ class SendFlow(SendRecord):
 
         ``timed``: T2 is when they arrived, so they count for the delays.
         """
-        flow, entries, unacked_by, is_unacked, alone = self.flow, self.unacked.entries, None, False, False
+        if self.unacked.runs:
+            for record in records:
+                self.unacked.split(record[0], record[0] + 1)
+        flow, entries, unacked_by, is_unacked, alone = self.flow, self.unacked.singles, None, False, False
         acks, fully_acked, count, octets = [], [], 0, 0
         try:
             for sequence, t1_ns, t2_ns in records:
@@ -259,7 +283,16 @@ class SendFlow(SendRecord):
 
         To make them takes longer than all else here.
         """
-        entries, unacked_here = self.unacked.entries, self.unacked.unacked_only_by(sequences, epoch)
+        every = 1 if every_ack else SAMPLE_EVERY
+        if self.unacked.runs:
+            run = self.unacked.run_of(sequences.start)
+            whole = run is not None and run.first == sequences.start and run.count == len(sequences)
+            if run is not None and whole and not self.receivers.have_any_refused:
+                acks = self._on_run_acked(epoch, run, t2_ns, t3_ns, t4_ns, t4_mono_ns, every)
+                self.rtt.add(epoch, acks)
+                return acks
+            self.unacked.split(sequences.start, sequences.stop)
+        entries, unacked_here = self.unacked.singles, self.unacked.unacked_only_by(sequences, epoch)
         if unacked_here is None:
             records = [(one, sent_at(entries[one][2]) if one in entries else 0, t2_ns) for one in sequences]
             return self.on_ack(epoch, records, t3_ns, t4_ns, t4_mono_ns)
@@ -273,12 +306,33 @@ class SendFlow(SendRecord):
             self.acknowledged += count
         self.unacked.on_removed(count, octets)
         self.acked_by_all(sequences)
-        acks, every = [], 1 if every_ack else SAMPLE_EVERY
+        acks = []
         for at in range(-sequences.start % every, len(sequences), every):
             rtt_ns, t1_ns = t4_mono_ns - sent_mono_ns[at], sent_at(frames[at])
             acks.append(_new_ack(Ack, (sequences[at], rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)))
         self.rtt.add(epoch, acks)
         return acks
+
+    def _on_run_acked(
+        self, epoch: int, run: KeptRun, t2_ns: int, t3_ns: int, t4_ns: int, t4_mono_ns: int, every: int
+    ) -> list[Ack]:
+        """Peer ``epoch`` has all of a run."""
+        unacked, left = self.unacked, run.unacked_by - {epoch}
+        if len(left) == len(run.unacked_by):
+            return []
+        if not left:
+            at, count, cost = unacked.place_of(run), run.count, run_cost(run)
+            self.acknowledged += count  # in a row, without a call: Ctrl-C comes where a call ends
+            unacked.room += cost
+            del unacked.runs[at]
+        run.unacked_by = left
+        if epoch in self.queue.unanswered_octets:
+            self.queue.on_answers(epoch)
+        if left.isdisjoint(self.receivers.pacing):
+            self.in_flight.remove((run.first,))
+        t1_ns, rtt_ns, numbers = sent_at(run.frame), t4_mono_ns - run.sent_mono_ns, range(run.first, run.end)
+        rest = (rtt_ns, t1_ns, t2_ns, t3_ns, t4_ns, epoch, self.flow)
+        return [_new_ack(Ack, (one, *rest)) for one in numbers[-run.first % every :: every]]
 
     def on_nak(
         self, epoch: int, known: int, missing: Sequence[tuple[int, int]], t3_ns: int, t4_ns: int, t4_mono_ns: int
@@ -289,12 +343,19 @@ class SendFlow(SendRecord):
         they do not count for the delays.
         """
         self.pace_keeper.on_seen(epoch, known)
-        entries, missing_there = self.unacked.entries, RangeSet(missing)
-        present = [
-            one for one in self.unacked.between(0, known) if epoch in entries[one][1] and one not in missing_there
-        ]
-        records = [(one, sent_at(entries[one][2]), t3_ns) for one in present]
-        acks = self.on_ack(epoch, records, t3_ns, t4_ns, t4_mono_ns, timed=False)
+        unacked, missing_there = self.unacked, RangeSet(missing)
+        acks = list[Ack]()
+        for run in list(unacked.runs):
+            whole = run.end <= known and not self.receivers.have_any_refused
+            if whole and not [1 for first, end in missing if first < run.end and run.first < end]:
+                acks += self._on_run_acked(epoch, run, t3_ns, t3_ns, t4_ns, t4_mono_ns, 1)
+            elif run.first < known:
+                unacked.split(run.first, run.end)
+        entries = unacked.singles
+        present = [one for one in unacked.between(0, known) if one in entries and epoch in entries[one][1]]
+        records = [(one, sent_at(entries[one][2]), t3_ns) for one in present if one not in missing_there]
+        acks += self.on_ack(epoch, records, t3_ns, t4_ns, t4_mono_ns, timed=False)
+        acks.sort()
         if not self.repair:  # it only says what arrived
             self.acknowledged += self.losses.on_present(epoch, known, missing_there)
             return acks
@@ -322,7 +383,7 @@ class SendFlow(SendRecord):
             self.flow_control.release(consumed if len(receivers.up) == 1 else receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
-        if self.unacked.entries and not (receivers.all_take_fragments and self.repair):
+        if (self.unacked.singles or self.unacked.runs) and not (receivers.all_take_fragments and self.repair):
             lose_skipped(self)
 
     def on_acks_reported(self, count: int) -> bool:
@@ -338,5 +399,5 @@ class SendFlow(SendRecord):
 
     def probe(self) -> None:
         """Have the peers say what they miss, if an ack is awaited."""
-        if self.receivers.repairing and self.unacked.entries:
+        if self.receivers.repairing and self.unacked:
             self.queue.probe()

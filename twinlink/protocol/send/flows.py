@@ -68,11 +68,11 @@ class SendFlows:
         """Tell a new flow which peers are up or suspended, now and from now on."""
         peers = self._peer_manager.peers
         for peer in peers.suspended():
-            flow.on_peer_up(peer.epoch, peer.repairs, peer.max_payload)
+            flow.on_peer_up(peer.epoch, peer.repairs, peer.max_payload, peer.runs)
             flow.on_peer_down(peer.epoch, f"peer {peer.node} is down", True, None)
         for epoch in self._peer_manager.up:
             if (known := peers.get(epoch)) is not None:
-                flow.on_peer_up(epoch, known.repairs, known.max_payload)
+                flow.on_peer_up(epoch, known.repairs, known.max_payload, known.runs)
         self.flows[flow.flow] = self.by_ack_topic[f"ack/{flow.flow}".encode()] = flow
         self._positions = {**self._positions, flow.flow: flow.next_to_send}
         if not flow.repair:
@@ -94,7 +94,7 @@ class SendFlows:
             self.budgets.apply_backpressure(self._context.mono_ns)
         for flow in self.flows.values():
             if reason is None:
-                flow.on_peer_up(peer.epoch, peer.repairs, peer.max_payload)
+                flow.on_peer_up(peer.epoch, peer.repairs, peer.max_payload, peer.runs)
             elif ended:
                 flow.on_peer_ended(peer.epoch, reason, successor)
             else:

@@ -72,7 +72,7 @@ class FragmentTransmission:
         self._in_flight.set(fragmenter.sequence, fragmenter.in_flight(self._unacked_by(fragmenter)) + FRAMING_OCTETS)
 
     def _unacked_by(self, fragmenter: Fragmenter) -> frozenset[int]:
-        return self._unacked.entries[fragmenter.sequence][1] & self._receivers.pacing
+        return self._unacked.owed_by(fragmenter.sequence) & self._receivers.pacing
 
     def on_progress(self, epoch: int, sent_ns: int, octets: int) -> None:
         """Peer ``epoch`` has so many octets of the frame that was sent, as a whole, at ``sent_ns``."""

@@ -1,6 +1,6 @@
 """What of a flow is in flight: transmitted, and neither acknowledged nor refused by a peer that the flow waits for."""
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import repeat
 
 from .congestion import InFlightBudget
@@ -24,7 +24,8 @@ class InFlight:
         self._transmitted = 0  # octets so far, framing included
         self._transmit_until: int | None = None  # so many, while a peer lags
         self._octets = 0  # framing included
-        self._of: dict[int, int] = {}  # sequence -> octets, framing included, in the order of transmission
+        # sequence (of a run: the first) -> octets, framing included, in the order of transmission
+        self._of: dict[int, int] = {}
 
     @property
     def room(self) -> int:
@@ -98,6 +99,17 @@ class InFlight:
         budget.in_flight += octets
         self._of.update(messages)
 
+    def split(self, first: int, counts: Sequence[int], size: int) -> None:
+        """A run from ``first`` on is kept in parts of so many messages from now on, each of ``size`` octets."""
+        of = self._of
+        if first not in of:
+            return
+        parts, sequence, framing = dict[int, int](), first, of[first] - sum(counts) * size
+        for count in counts:
+            parts[sequence] = count * size + framing
+            sequence, framing = sequence + count, 0
+        self._of = {one: octets for at in of for one, octets in (parts.items() if at == first else ((at, of[at]),))}
+
     def set(self, sequence: int, octets: int) -> None:
         """So many octets of this message, which leaves in fragments, are in flight now, framing included."""
         budget, more = self.budget, octets - self._of[sequence]
@@ -139,7 +151,7 @@ class InFlight:
         return sequence in self._of
 
     def __iter__(self) -> Iterator[int]:
-        """The sequences that are in flight, in the order of transmission."""
+        """The sequences that are in flight, in the order of transmission; of a run the first."""
         return iter(self._of)
 
     def __bool__(self) -> bool:

@@ -7,10 +7,13 @@ from .record import SendRecord
 MAX_SUSPENDED = 64  # silent peers for which messages are kept
 
 
-def join(flow: SendRecord, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD) -> None:
+def join(
+    flow: SendRecord, epoch: int, repairs: bool = False, max_payload: int = MAX_PAYLOAD, runs: bool = False
+) -> None:
     """A peer joined: it need not acknowledge what left before.  Or it returned: what it has not acknowledged is kept.
 
     ``repairs``: it requests what it misses, and reads bundles and fragments.  ``max_payload``: what it takes.
+    ``runs``: it reads runs, too.
     """
     queue, receivers = flow.queue, flow.receivers
     first_owed = queue.next_sequence
@@ -19,7 +22,7 @@ def join(flow: SendRecord, epoch: int, repairs: bool = False, max_payload: int =
             epoch, range(queue.next_to_send, queue.next_sequence), receivers.up, max_payload
         )
     was_away = epoch in receivers.of and epoch not in receivers.all
-    receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and flow.repair, max_payload)
+    receivers.on_up(epoch, first_owed, queue.next_to_send, repairs, repairs and flow.repair, max_payload, runs)
     flow.flow_control.release(receivers.consumed_by_pacing)
     if was_away:
         queue.probe()

@@ -24,7 +24,7 @@ def make_room(flow: SendRecord, size: int) -> bool:
     """Give up what must make room for the new message; False where that is the new message itself."""
     overflow = flow.options.overflow
     while (oldest := flow.unacked.oldest()) is not None and size > flow.unacked.room:
-        if flow.unacked.entries[oldest][1] & flow.receivers.pacing:
+        if flow.unacked.owed_by(oldest) & flow.receivers.pacing:
             if overflow == "drop-newest":
                 return False
             if overflow != "block":

@@ -134,18 +134,17 @@ class PaceKeeper:
 
         Of what is in flight; for a lagging peer, of what is kept for it.
         """
-        entries, receivers, first = self._unacked.entries, self._receivers, dict[int, int]()
+        unacked, receivers, first = self._unacked, self._receivers, dict[int, int]()
         pacing = receivers.pacing & read.keys()
         for sequence in islice(self._in_flight, MAX_LOOKED_AT):
-            for epoch in (entries[sequence][1] & pacing) - first.keys():
+            for epoch in (unacked.owed_by(sequence) & pacing) - first.keys():
                 if receivers.of[epoch].refused <= sequence < read[epoch]:
                     first[epoch] = sequence
-        oldest = self._unacked.oldest() or 0
+        oldest = unacked.oldest() or 0
         for epoch in receivers.lagging & read.keys():
             begin = max(oldest, receivers.of[epoch].refused)
             for sequence in range(begin, min(read[epoch], begin + MAX_LOOKED_AT)):
-                entry = entries.get(sequence)
-                if entry is not None and epoch in entry[1] and not self._queue.is_repairing(sequence):
+                if epoch in unacked.owed_by(sequence) and not self._queue.is_repairing(sequence):
                     first[epoch] = sequence
                     break
         return first
@@ -155,11 +154,11 @@ class PaceKeeper:
 
         A limit counts from when half of it is used: a slow peer makes a little room now and then.
         """
-        entries, receivers, queue = self._unacked.entries, self._receivers, self._queue
+        receivers, queue = self._receivers, self._queue
         blockers: set[int] = set()
         oldest = self._unacked.oldest()
         if self._unacked.room < size and oldest is not None and oldest < queue.next_to_send:
-            blockers |= entries[oldest][1]
+            blockers |= self._unacked.owed_by(oldest)
         if queue.next_to_send < queue.next_sequence and self._in_flight.is_half_full:
             blockers |= self._late() or receivers.pacing
         if self._window.is_half_full and (awaited := self._window.awaited) is not None:
@@ -175,17 +174,18 @@ class PaceKeeper:
 
     def _late(self) -> set[int]:
         """The peers that owe an ack for something in flight that another peer has acknowledged."""
-        entries, pacing, late = self._unacked.entries, self._receivers.pacing, set[int]()
+        pacing, late = self._receivers.pacing, set[int]()
         for sequence in islice(self._in_flight, MAX_LOOKED_AT):
-            unacked_by = entries[sequence][1]
+            unacked_by = self._unacked.owed_by(sequence)
             if not unacked_by >= pacing:
                 late |= unacked_by
         return late
 
     def _lacks(self, epoch: int) -> bool:
         """Whether a peer owes an ack for something that is not in flight: it was lost, and is retransmitted."""
-        sent = self._unacked.between(0, self._queue.next_to_send)[:MAX_LOOKED_AT]
-        return any(epoch in self._unacked.entries[one][1] and one not in self._in_flight for one in sent)
+        unacked = self._unacked
+        sent = unacked.between(0, self._queue.next_to_send)[:MAX_LOOKED_AT]
+        return any(epoch in unacked.owed_by(one) and unacked.kept_as(one) not in self._in_flight for one in sent)
 
     def _leave_behind(self) -> None:
         """Wait no longer for the peers that have begun to lag."""
@@ -197,8 +197,8 @@ class PaceKeeper:
 
     def release(self) -> None:
         """What only peers owe that the flow does not wait for is not in flight, and takes no room in the window."""
-        entries, pacing = self._unacked.entries, self._receivers.pacing
-        self._in_flight.remove([one for one in self._in_flight if not entries[one][1] & pacing])
+        owed_by, pacing = self._unacked.owed_by, self._receivers.pacing
+        self._in_flight.remove([one for one in self._in_flight if not owed_by(one) & pacing])
         self._queue.fragments.recount()
         if pacing:
             self._window.release(self._receivers.consumed_by_pacing)
@@ -310,4 +310,4 @@ class PaceKeeper:
         """Whether a peer consumes this flow at all, or owes an ack of long ago: else it has not subscribed."""
         if peer.consumed > peer.first_owed:
             return True
-        return any(epoch in self._unacked.entries[n][1] for n in self._unacked.between(0, sent))
+        return any(epoch in self._unacked.owed_by(one) for one in self._unacked.between(0, sent))

@@ -9,6 +9,7 @@ from ..rangeset import RangeSet
 from .flow_control import FlowControlWindow
 from .fragments import FragmentTransmission
 from .in_flight import FRAMING_OCTETS, InFlight
+from .kept_run import KeptRun
 from .receivers import ReceiverSet
 from .retransmit_buffer import RetransmitBuffer, UnackedMessage
 
@@ -16,6 +17,7 @@ from .retransmit_buffer import RetransmitBuffer, UnackedMessage
 BULK_MESSAGES = 32
 BULK_NS = 1_000_000
 BUNDLE_OCTETS = 48 * 1024  # framing included: one batch of Zenoh's, and few enough to be copied
+RUN_OCTETS = 128 * 1024  # likewise: what a receiver consumes until it announces that, see `FlowControlWindow`
 MAX_UNANSWERED_OCTETS = 1024 * 1024  # retransmitted to a peer at its request before it acknowledges any of it
 MAX_PROBES_AFTER_ANSWERS = 16  # between two ticks; all peers answer each of them
 
@@ -54,12 +56,13 @@ class SendQueue:
         self._abandoned: dict[AbandonReason, RangeSet] = {}  # to be announced; an empty set: ask what is missing
         self._conflated = RangeSet()  # of what will not come, beyond what every peer has consumed
         self.fragments = FragmentTransmission(unacked, in_flight, receivers)
+        unacked.on_split = in_flight.split
 
     # What comes in
 
     def in_bulk(self, now_mono_ns: int) -> bool:
         """Whether so many messages are sent now that they better share frames."""
-        before = self._unacked.entries.get(self.next_sequence - BULK_MESSAGES)
+        before = self._unacked.singles.get(self.next_sequence - BULK_MESSAGES)
         return (
             before is not None
             and now_mono_ns - before[0] < BULK_NS
@@ -77,7 +80,7 @@ class SendQueue:
         if (
             not self.has_pending
             and self._receivers.up
-            and (len(self._unacked.entries) < BULK_MESSAGES or not self.in_bulk(now_mono_ns))
+            and (len(self._unacked.singles) < BULK_MESSAGES or not self.in_bulk(now_mono_ns))
             and octets <= self._in_flight.inline_room
             and self._flow_control.admit(end, 1, size)
         ):
@@ -107,13 +110,14 @@ class SendQueue:
         """
         end = min(end, self.next_to_send)
         unacked, fragmented = self._unacked, self.fragments.sequence
+        unacked.split(first, end)
         for sequence in unacked.between(first, end):
             if first < sequence:
                 self._abandon_range(first, sequence)
             first = sequence + 1
             if sequence == fragmented:
                 continue  # it comes: every peer that is up has had the first fragment, or will have it again
-            if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.entries[sequence][1]:
+            if sequence in unacked.lost and sequence >= first_owed and epoch not in unacked.singles[sequence][1]:
                 continue
             # also where it is kept for others: an ABANDONED frame reaches all
             self._unsorted = self._unsorted or next(reversed(self._to_retransmit), -1) > sequence
@@ -136,7 +140,7 @@ class SendQueue:
         """Whether messages of about this size that wait make up a bundle, or the first has waited long enough."""
         if (self.next_sequence - self.next_to_send) * (size + FRAMING_OCTETS) >= BUNDLE_OCTETS:
             return True
-        first = self._unacked.entries.get(self.next_to_send)
+        first = self._unacked.singles.get(self.next_to_send)
         return first is not None and now_mono_ns - first[0] >= BULK_NS
 
     def find_unsent(self) -> int | None:
@@ -146,8 +150,8 @@ class SendQueue:
         return.
         """
         while self.next_to_send < self.next_sequence:
-            entry = self._unacked.entries.get(self.next_to_send)
-            if entry is not None and (entry[1] & self._receivers.up or not self._receivers.up):
+            owed_by = self._unacked.owed_by(self.next_to_send)
+            if owed_by and (owed_by & self._receivers.up or not self._receivers.up):
                 break
             self.next_to_send += 1
         return self.next_to_send if self.next_to_send < self.next_sequence else None
@@ -180,7 +184,7 @@ class SendQueue:
         """
         if not self._in_flight or self.fragments:
             return False
-        entries, pacing = self._unacked.entries, self._receivers.pacing
+        entries, pacing = self._unacked.singles, self._receivers.pacing
         first = next((one for one in self._to_retransmit if not entries[one][1].isdisjoint(pacing)), None)
         if first is None or any(one < first and one in self._in_flight for one in self.retransmitted):
             return False
@@ -217,8 +221,8 @@ class SendQueue:
         due_octets = max(room, min(BUNDLE_OCTETS, self._in_flight.budget.limit)) if due else room
         if self._to_retransmit and (frames := self._take_retransmissions(due_octets, alone or due)):
             return Kind.RETRANSMIT, frames
-        if not self._to_retransmit and not self.fragments and (frames := self._take_new(room, alone)):
-            return Kind.DATA, frames
+        if not self._to_retransmit and not self.fragments and (new := self._take_new(room, alone)):
+            return (Kind.DATA, new) if isinstance(new, list) else (Kind.RUN, new.frame)
         return (Kind.FRAGMENT, self.fragments.next()) if self.fragments else None
 
     def _octets(self, entry: UnackedMessage) -> int:
@@ -245,7 +249,7 @@ class SendQueue:
         most = self._bundle_octets
         while self._to_retransmit:
             sequence, epoch = next(iter(self._to_retransmit.items()))
-            entry = self._unacked.entries[sequence]
+            entry = self._unacked.singles[sequence]
             unanswered, up = self.unanswered_octets.get(epoch, 0), self._receivers.up
             if unanswered >= MAX_UNANSWERED_OCTETS or (epoch not in up and not entry[1] & up):  # it will ask again
                 if unanswered >= MAX_UNANSWERED_OCTETS:
@@ -275,14 +279,47 @@ class SendQueue:
         self._in_flight.add_all(messages, sum(messages.values()))
         return taken
 
-    def _take_new(self, room: int, alone: bool) -> list[MessageFrame]:
+    @property
+    def _run_limit(self) -> int:
+        """Octets of the longest frame of a run, framing included."""
+        budget = self._in_flight.budget
+        return min(RUN_OCTETS, budget.unfragmented, budget.frame_limit, self._receivers.least_payload)
+
+    def longest_run(self, size: int) -> int:
+        """How many messages of ``size`` octets may leave in a run; 0: none, now."""
+        if not size or not self._receivers.up or not self._receivers.all_take_runs:
+            return 0
+        return max(0, self._run_limit - FRAMING_OCTETS) // size
+
+    def _take_run(self, run: KeptRun, room: int, alone: bool) -> KeptRun | None:
+        """The run, or as much of it as may go now; None for nothing."""
+        fits = self._run_limit if alone else min(self._run_limit, room)
+        count = (fits - FRAMING_OCTETS) // run.size
+        if count < run.count:
+            if count < 1 if alone else count < BULK_MESSAGES:
+                return None
+            run = self._unacked.cut(run, count)
+        if not self._flow_control.admit(run.end, run.count, run.octets):
+            return None
+        self._in_flight.add(run.first, run.octets + FRAMING_OCTETS)
+        self.next_to_send = run.end
+        return run
+
+    def _take_new(self, room: int, alone: bool) -> list[MessageFrame] | KeptRun | None:
         taken: list[MessageFrame] = []
         messages: dict[int, int] = {}
         sequence = self.find_unsent()
         if sequence is None:
             self.has_pending = False
             return taken
-        entries, up, beside = self._unacked.entries, self._receivers.up, FRAMING_OCTETS - self._unacked.framing_octets
+        end = self.next_sequence
+        if self._unacked.runs:
+            if (run := self._unacked.run_of(sequence)) is not None:
+                if run.first == sequence and self.longest_run(run.size):
+                    return self._take_run(run, room, alone)
+                self._unacked.split(sequence, run.end)
+            end = self._unacked.next_run(sequence)
+        entries, up, beside = self._unacked.singles, self._receivers.up, FRAMING_OCTETS - self._unacked.framing_octets
         if self.fragments.are_needed(octets := self._octets(entries[sequence])):
             if self._in_flight.uncertain:
                 return taken  # what is missing goes first
@@ -292,7 +329,6 @@ class SendQueue:
                 self.next_to_send = sequence + 1
             return taken
         most = left = max(octets, min(room, self._bundle_octets))
-        end = self.next_sequence
         for place in range(sequence, end):
             entry = entries.get(place)
             if entry is not None and (entry[1] is up or entry[1] & up):

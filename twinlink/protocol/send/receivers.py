@@ -37,6 +37,7 @@ class Receiver:
         consumed: every sequence below is done with there.
         repairs: it requests what it misses; so what it owes is kept for it while it is down.
         takes_fragments: it takes frames in fragments, and says how much is there.
+        takes_runs: it reads runs.
         refused: one more than the highest number that it had no room for; 0: it had.  What it has not acknowledged
             below that is not in flight to it.
         window: the octets that it has room for, as far as its refusals show; None: they do not.
@@ -53,6 +54,7 @@ class Receiver:
     consumed: int
     repairs: bool
     takes_fragments: bool = True
+    takes_runs: bool = False
     is_up: bool = True
     refused: int = 0
     window: int | None = None
@@ -81,6 +83,7 @@ class ReceiverSet:
         have_any_refused: whether any that is up had no room for something.  Stored, as each ack asks that leaves others
             owing one: 0.2 of its 1.9 us.
         all_take_bundles: whether all that are up read bundles, and ask again for what was in one that is lost.
+        all_take_runs: whether they read runs as well.
         all_take_fragments: whether all that are up take frames in fragments.
         least_payload: octets that all take.
     """
@@ -91,20 +94,27 @@ class ReceiverSet:
         self.update()
 
     def on_up(
-        self, epoch: int, first_owed: int, next_to_send: int, repairs: bool, sends_naks: bool, max_payload: int
+        self,
+        epoch: int,
+        first_owed: int,
+        next_to_send: int,
+        repairs: bool,
+        sends_naks: bool,
+        max_payload: int,
+        takes_runs: bool = False,
     ) -> None:
         """It is up, and owes acks from ``first_owed`` on; or from where it did, and has consumed what it had, if it is
         back.
 
         ``repairs``: it reads bundles and fragments.  ``sends_naks``: it requests what it misses.
-        ``max_payload``: what it takes.
+        ``max_payload``: what it takes.  ``takes_runs``: it reads runs.
         """
         consumed, before = first_owed, self.of.pop(epoch, None)
         if before is not None:
             consumed = before.consumed
         if before is not None and epoch in self.all:
             first_owed = before.first_owed
-        self.of[epoch] = Receiver(max_payload, first_owed, consumed, sends_naks, repairs)
+        self.of[epoch] = Receiver(max_payload, first_owed, consumed, sends_naks, repairs, takes_runs)
         if epoch in self.suspended:
             self.of[epoch].resumed_at, self.of[epoch].resuming_ticks = next_to_send, RESUME_TICKS
             self.resuming.add(epoch)
@@ -167,4 +177,5 @@ class ReceiverSet:
         self.least_payload = min((self.of[epoch].max_payload for epoch in self.all), default=MAX_PAYLOAD)
         self.have_any_refused = any(peer.refused for _, peer in self.those_up())
         self.all_take_bundles = self.repairing == self.up
+        self.all_take_runs = self.all_take_bundles and all(peer.takes_runs for _, peer in self.those_up())
         self.all_take_fragments = all(peer.takes_fragments for _, peer in self.those_up())

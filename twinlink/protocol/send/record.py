@@ -80,9 +80,9 @@ class SendRecord:
 
     def acked_by(self, epoch: int, sequence: int) -> None:
         """Peer ``epoch`` owes no ack for it any more; others do, so it stays kept."""
-        sent_mono_ns, unacked_by, frame = self.unacked.entries[sequence]
+        sent_mono_ns, unacked_by, frame = self.unacked.singles[sequence]
         unacked_by -= {epoch}
-        self.unacked.entries[sequence] = (sent_mono_ns, unacked_by, frame)
+        self.unacked.singles[sequence] = (sent_mono_ns, unacked_by, frame)
         if epoch in self.queue.unanswered_octets:
             self.queue.on_answers(epoch)
         receivers = self.receivers
@@ -128,7 +128,7 @@ class SendRecord:
     @property
     def is_clear(self) -> bool:
         """Whether no message is missing, nor lost without a flush having named it."""
-        return not self.unacked.entries and not self.unconfirmed.open and not self.losses.unflushed
+        return not self.unacked and not self.unconfirmed.open and not self.losses.unflushed
 
     @property
     def fullness(self) -> tuple[int, int, bool]:
@@ -164,7 +164,7 @@ class SendRecord:
 
     def is_resolved_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""
-        if not self.unacked.entries and not self.unconfirmed.open:
+        if not self.unacked and not self.unconfirmed.open:
             return True
         if self.queue.next_sequence == end:  # nothing has been sent since
             return False
@@ -174,8 +174,9 @@ class SendRecord:
 
     def outstanding(self) -> RangeSet:
         """The sequences whose fate is not known yet."""
-        unacked = sorted(self.unacked.entries.keys() - self.unacked.lost)
-        return RangeSet([*self.unconfirmed.all(), *((sequence, sequence + 1) for sequence in unacked)])
+        unacked = sorted(self.unacked.singles.keys() - self.unacked.lost)
+        runs = [(run.first, run.end) for run in self.unacked.runs]
+        return RangeSet([*self.unconfirmed.all(), *((sequence, sequence + 1) for sequence in unacked), *runs])
 
     def take_missing(self, below: int) -> Missing:
         """What is missing below this number; what is lost of it, no other flush names."""
@@ -214,7 +215,7 @@ class SendRecord:
             "sent": self.queue.next_sequence,
             "sent_octets": self.sent_octets,
             "acknowledged": self.acknowledged,
-            "outstanding": len(self.unacked.entries) - len(self.unacked.lost) + self.unconfirmed.all().count(),
+            "outstanding": len(self.unacked) - len(self.unacked.lost) + self.unconfirmed.all().count(),
             "lost": self.losses.count,
             "conflated": self.conflated,
             "repaired": self.repaired,

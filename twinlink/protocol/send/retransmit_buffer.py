@@ -1,35 +1,66 @@
 """Unacknowledged messages, buffered for retransmission and bounded by octets."""
 
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, repeat
+from operator import attrgetter
 
 from ..frames import MessageFrame
+from .kept_run import KeptRun
 
 ENTRY_OVERHEAD_OCTETS = 384  # what Python needs to keep a message, beside its payload
+
+_NO_PEERS = frozenset[int]()
+_first_of = attrgetter("first")
 
 # Monotonic ns sent, epochs of the peers that owe an ack, frame.
 UnackedMessage = tuple[int, frozenset[int], MessageFrame]
 
 
+def run_cost(run: KeptRun) -> int:
+    """What the messages of a run count for: as much as single ones, which they may become."""
+    return run.octets + run.count * ENTRY_OVERHEAD_OCTETS
+
+
 class RetransmitBuffer:
-    """The kept messages of a flow, by ascending sequence.
+    """The kept messages of a flow: single ones, and runs.
+
+    A run is one entry as long as the same is true of all its messages.  What concerns some of them splits it: from then
+    on they are single ones.
 
     Attributes:
-        entries: by sequence.  The peers that owe an ack may be replaced; a caller that removes one calls `on_removed`.
-        lost: what some peer will not get, and is kept for others.
+        singles: by sequence.  The peers that owe an ack may be replaced; a caller that removes one calls `on_removed`.
+        runs: ascending.
+        on_split: called before a run is kept in parts: its first sequence, how many messages each part has, and the
+            octets of a payload.
+        lost: of the single ones, what some peer will not get, and is kept for others.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
     """
 
     def __init__(self, limit_octets: int, framing_octets: int) -> None:
-        self.entries: dict[int, UnackedMessage] = {}
+        self.singles: dict[int, UnackedMessage] = {}
+        self.runs: list[KeptRun] = []
+        self.on_split: Callable[[int, Sequence[int], int], None] = lambda first, counts, size: None
         self.lost: set[int] = set()
         self.room = limit_octets - ENTRY_OVERHEAD_OCTETS
         self._all_room = self.room
         self.framing_octets = framing_octets
-        self._first = 0  # nothing below is kept
-        self._end = 0  # nor from here on
+        self._first = 0  # no single one below is kept
+        self._end = 0  # and nothing from here on
+
+    def __len__(self) -> int:
+        """How many messages are kept."""
+        return len(self.singles) + sum(run.count for run in self.runs)
+
+    def __bool__(self) -> bool:
+        return bool(self.singles or self.runs)
+
+    @property
+    def entries(self) -> dict[int, UnackedMessage]:
+        """`singles`, when all runs have been split: for what concerns every message, and is rare."""
+        self.split(0, self._end)
+        return self.singles
 
     @property
     def octets(self) -> int:
@@ -42,7 +73,7 @@ class RetransmitBuffer:
 
     def add(self, sequence: int, size: int, entry: UnackedMessage) -> None:
         """Keep a message with a payload of ``size`` octets."""
-        self.entries[sequence] = entry
+        self.singles[sequence] = entry
         self._end = sequence + 1
         self.room -= size + ENTRY_OVERHEAD_OCTETS
 
@@ -65,18 +96,91 @@ class RetransmitBuffer:
             octets = sums[count]
         end = first + count
         entries = zip(repeat(sent_mono_ns), repeat(unacked_by), frames)  # without an end but that of the frames
-        self.entries.update(zip(range(first, end), entries, strict=False))
+        self.singles.update(zip(range(first, end), entries, strict=False))
         self._end = end
         self.room -= octets
         return count
 
+    # Runs
+
+    def room_for(self, size: int) -> int:
+        """How many messages with payloads of ``size`` octets can be kept beside the others."""
+        return max(0, (self.room + ENTRY_OVERHEAD_OCTETS) // (size + ENTRY_OVERHEAD_OCTETS))
+
+    def add_run(self, run: KeptRun) -> None:
+        """Keep a run, which there is room for."""
+        self.room -= run_cost(run)
+        self._end = run.end
+        if not self.singles:
+            self._first = run.end
+        self.runs.append(run)
+
+    def run_of(self, sequence: int) -> KeptRun | None:
+        """The run that has this message."""
+        at = bisect(self.runs, sequence, key=_first_of) - 1
+        return self.runs[at] if at >= 0 and sequence < self.runs[at].end else None
+
+    def next_run(self, sequence: int) -> int:
+        """Where the first run from this sequence on begins; the end of what is kept without any."""
+        at = bisect(self.runs, sequence, key=_first_of)
+        return self.runs[at].first if at < len(self.runs) else self._end
+
+    def place_of(self, run: KeptRun) -> int:
+        """Its index in `runs`."""
+        return bisect(self.runs, run.first, key=_first_of) - 1
+
+    def cut(self, run: KeptRun, count: int) -> KeptRun:
+        """Keep a run as two, and return the first, of so many messages."""
+        parts, at = run.cut(count), self.place_of(run)
+        self.on_split(run.first, [part.count for part in parts], run.size)
+        self.runs[at : at + 1] = parts
+        return parts[0]
+
+    def split(self, first: int, end: int) -> None:
+        """Keep the messages of each run that has some from ``first`` to ``end - 1`` as single ones."""
+        runs = self.runs
+        at = max(0, bisect(runs, first, key=_first_of) - 1)
+        while at < len(runs) and runs[at].first < end:
+            run = runs[at]
+            if run.end <= first:
+                at += 1
+                continue
+            entries = zip(repeat(run.sent_mono_ns), repeat(run.unacked_by), run.data_frames())
+            self.on_split(run.first, [1] * run.count, run.size)
+            self.singles.update(zip(range(run.first, run.end), entries, strict=False))
+            self._first = min(self._first, run.first)
+            del runs[at]
+
+    def single(self, sequence: int) -> UnackedMessage | None:
+        """The entry of a message, of which the run is split; None where it is not kept."""
+        if self.runs:
+            self.split(sequence, sequence + 1)
+        return self.singles.get(sequence)
+
+    def owed_by(self, sequence: int) -> frozenset[int]:
+        """The peers that owe an ack for a message; none where it is not kept."""
+        entry = self.singles.get(sequence)
+        if entry is not None:
+            return entry[1]
+        run = self.run_of(sequence) if self.runs else None
+        return _NO_PEERS if run is None else run.unacked_by
+
+    def kept_as(self, sequence: int) -> int:
+        """The sequence of its entry: that of the first message of its run, or its own."""
+        run = self.run_of(sequence) if self.runs else None
+        return sequence if run is None else run.first
+
+    # Single messages
+
     def remove(self, sequence: int) -> None:
         """Take it out of `entries`."""
-        self.on_removed(1, len(self.entries.pop(sequence)[2]))
+        if self.runs:
+            self.split(sequence, sequence + 1)
+        self.on_removed(1, len(self.singles.pop(sequence)[2]))
 
     def unacked_only_by(self, sequences: range, epoch: int) -> tuple[Sequence[int], Sequence[MessageFrame]] | None:
         """If peer ``epoch`` alone owes an ack for each of these: when they were sent, and their frames.  Else None."""
-        entries = self.entries
+        entries = self.singles
         try:
             sent_mono_ns, unacked_by, frames = zip(*[entries[sequence] for sequence in sequences], strict=True)
         except KeyError:
@@ -91,11 +195,12 @@ class RetransmitBuffer:
 
     def recover_after_interrupt(self, end: int) -> None:
         """An interruption came between two steps: only what is below ``end`` was sent, and the sums are of that."""
-        for sequence in [one for one in self.entries if one >= end]:
-            del self.entries[sequence]
-        self.lost &= self.entries.keys()
-        sizes = sum(map(self.size, self.entries.values()))
-        self.room = self._all_room - sizes - ENTRY_OVERHEAD_OCTETS * len(self.entries)
+        entries = self.entries
+        for sequence in [one for one in entries if one >= end]:
+            del entries[sequence]
+        self.lost &= entries.keys()
+        sizes = sum(map(self.size, entries.values()))
+        self.room = self._all_room - sizes - ENTRY_OVERHEAD_OCTETS * len(entries)
 
     def forget_lost(self, sequences: Iterable[int]) -> int:
         """These have been taken out of `entries`; returns how many of them were lost to some peer before."""
@@ -105,28 +210,29 @@ class RetransmitBuffer:
 
     def release_frames(self) -> None:
         """Keep no frames any more, nor the peers that owe an ack: only the sequences."""
-        self.entries = dict.fromkeys(self.entries, (0, frozenset(), bytes(self.framing_octets)))
-        self.room = self._all_room - len(self.entries) * ENTRY_OVERHEAD_OCTETS
+        self.singles = dict.fromkeys(self.entries, (0, _NO_PEERS, bytes(self.framing_octets)))
+        self.room = self._all_room - len(self.singles) * ENTRY_OVERHEAD_OCTETS
 
     def oldest(self) -> int | None:
         """The lowest sequence that is kept; None without any."""
-        if not self.entries:
-            return None
-        # Not next(iter(entries)): a dictionary passes the places of all that have left it, each time.
-        while self._first not in self.entries:
+        runs, singles = self.runs, self.singles
+        if not singles:
+            return runs[0].first if runs else None
+        # Not next(iter(singles)): a dictionary passes the places of all that have left it, each time.
+        while self._first not in singles:
             self._first += 1
-        return self._first
+        return min(self._first, runs[0].first) if runs else self._first
 
     def can_evict(self, excess: int, pacing: frozenset[int]) -> bool:
         """Whether the oldest can make room for so many octets, and no ``pacing`` peer owes an ack for them."""
         oldest = self.oldest()
         for sequence in range(self._end if oldest is None else oldest, self._end):
-            entry = self.entries.get(sequence)
-            if entry is None:
+            owed_by = self.owed_by(sequence)
+            if not owed_by:
                 continue
-            if entry[1] & pacing:
+            if owed_by & pacing:
                 return False
-            excess -= self.size(entry) + ENTRY_OVERHEAD_OCTETS
+            excess -= self._size_of(sequence) + ENTRY_OVERHEAD_OCTETS
             if excess <= 0:
                 break
         return True  # a single message may always be kept
@@ -136,9 +242,15 @@ class RetransmitBuffer:
         if (oldest := self.oldest()) is None:
             return []
         low, high = max(low, oldest), min(high, self._end)
-        if high - low > len(self.entries):
-            return [sequence for sequence in self.entries if low <= sequence < high]
-        return [sequence for sequence in range(low, high) if sequence in self.entries]
+        runs = [one for run in self.runs for one in range(max(low, run.first), min(high, run.end))]
+        if high - low > len(self.singles):
+            return sorted([*runs, *(sequence for sequence in self.singles if low <= sequence < high)])
+        return sorted([*runs, *(sequence for sequence in range(low, high) if sequence in self.singles)])
+
+    def _size_of(self, sequence: int) -> int:
+        entry = self.singles.get(sequence)
+        run = self.run_of(sequence) if entry is None else None
+        return run.size if run is not None else 0 if entry is None else self.size(entry)
 
     def add_receiver(self, epoch: int, queued: range, up: frozenset[int], max_octets: int) -> int:
         """Add a receiver to the newest ``queued`` messages; stop at the first that no peer that is ``up`` needs.
@@ -146,20 +258,23 @@ class RetransmitBuffer:
         Stop as well at one that is longer than the ``max_octets`` that the receiver takes.  Returns the first number
         that it owes an ack for; the end of the range where there is none.
         """
-        first, unacked_by, with_it = queued.stop, frozenset[int](), frozenset({epoch})
-        while first > queued.start and (entry := self.entries.get(first - 1)) is not None and entry[1] & up:
+        self.split(queued.start, queued.stop)
+        first, unacked_by, with_it = queued.stop, _NO_PEERS, frozenset({epoch})
+        while first > queued.start and (entry := self.singles.get(first - 1)) is not None and entry[1] & up:
             if self.size(entry) > max_octets:
                 break
             first -= 1
             if entry[1] is not unacked_by:  # mostly all of them are owed by the same peers
                 unacked_by, with_it = entry[1], entry[1] | {epoch}
-            self.entries[first] = (entry[0], with_it, entry[2])
+            self.singles[first] = (entry[0], with_it, entry[2])
         return first
 
     def is_unacked_by(self, peers: frozenset[int]) -> bool:
         """Whether any of these peers owes an ack."""
-        return any(unacked_by & peers for _, unacked_by, _ in self.entries.values())
+        of_runs = any(run.unacked_by & peers for run in self.runs)
+        return of_runs or any(unacked_by & peers for _, unacked_by, _ in self.singles.values())
 
     def unacked_by(self) -> frozenset[int]:
         """The peers that owe an ack for any of them."""
-        return frozenset().union(*(unacked_by for _, unacked_by, _ in self.entries.values()))
+        of_runs = [run.unacked_by for run in self.runs]
+        return _NO_PEERS.union(*of_runs, *(unacked_by for _, unacked_by, _ in self.singles.values()))

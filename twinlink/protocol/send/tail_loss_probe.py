@@ -58,7 +58,7 @@ class TailLossProbe:
         """Whether no message is queued, in flight or kept, and each peer has consumed all messages that it is owed."""
         flow = self._flow
         queue, receivers, end = flow.queue, flow.receivers, flow.queue.next_sequence
-        if queue.has_pending or flow.in_flight or flow.unacked.entries or flow.unconfirmed.open:
+        if queue.has_pending or flow.in_flight or flow.unacked or flow.unconfirmed.open:
             return False
         if receivers.all != receivers.pacing or receivers.resuming:
             return False
