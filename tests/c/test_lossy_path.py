@@ -49,3 +49,21 @@ def test_what_a_cut_costs_is_named(library: ct.CDLL, seed: int) -> None:
     world.settle(20_000)
     judge(world)
     assert world.lost_by_c()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_peer_that_stays_away_has_not_acknowledged_is_named(library: ct.CDLL, seed: int) -> None:
+    """Some of it was evicted, some announced as abandoned when the peer was back for a moment, some is kept."""
+    world = World(library, seed, loss=0.05, delay_ms=10, ring_octets=48 * 1024)
+    away = ((2_000, 4_000), (4_080 + 40 * seed, 130_000))
+    while world.ms < away[1][1]:
+        if 300 < world.ms < 5_000 and world.ms % 3 == 0:
+            world.send(world.chance.randint(100, 2000))
+        world.cut(any(first <= world.ms < end for first, end in away))
+        world.step()
+    stats, lost = world.c.flow_stats(0), world.lost_by_c()
+    assert not stats.outstanding
+    assert not stats.unconfirmed
+    assert stats.acknowledged + stats.lost == world.given
+    assert set(range(world.given)) - set(world.arrived) - lost == set()
+    assert any(one["reason"] == "the peer's session ended before it was acknowledged" for one in world.c.events)
