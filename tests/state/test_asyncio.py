@@ -10,7 +10,7 @@ def test_changes_are_awaited_and_expire_while_the_loop_goes_on() -> None:
     at = free_endpoint()
 
     async def main() -> list[tuple[str, str]]:
-        seen = []
+        seen = list[tuple[str, str]]()
         async with (
             twinlink.open_async("zeromq", listen=at, node="twin") as twin,
             twinlink.open_async("zeromq", connect=at, node="gnb") as gnb,
