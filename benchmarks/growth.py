@@ -2,14 +2,15 @@
 
     python -m benchmarks.growth flows 1000 20000
 
-prints the processor time of a message in us, the mean of so many, of both sides together, over the memory transport: by
-``flows`` that take turns, for each of ``peers``, or to send one while so many are ``kept``.
+prints the processor time of a message in us, the mean of so many, over the memory transport: of both sides, by
+``flows`` that take turns; of the sender, for each of ``peers``; or to send one while so many are ``kept``.
 """
 
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,7 +26,6 @@ from .verdict import Part, ratio
 PLACE = "tcp/growth:1"
 OCTETS = 100
 MESSAGES = 20_000  # of which the cost is the mean
-BURST = 100  # to many peers, before all is acknowledged
 READY_S = 60.0
 GROWN = {"flows": (1, 1000), "peers": (1, 64), "kept": (0, 1_000_000)}
 GNBS = 100
@@ -49,12 +49,15 @@ def of_flows(count: int, messages: int) -> float:
         for number in range(count):
             far.receiver(f"flow-{number}", handler=lambda message: None)
         near.wait_ready(READY_S)
-        exchange(senders, 2 * count, 1)
-        return exchange(senders, messages, 1)
+        exchange(senders, 2 * count)
+        return exchange(senders, messages)
 
 
 def of_peers(count: int, messages: int) -> float:
-    """The same for each peer that receives it."""
+    """Processor time of this thread for a message and each peer, in s: it sends, and takes the acks in.
+
+    The receivers, which are on other hosts elsewhere, are threads of this process, and not counted.
+    """
     with ExitStack() as stack:
         near, others = linked(stack, count)
         sender = near.sender("flow")
@@ -63,8 +66,8 @@ def of_peers(count: int, messages: int) -> float:
         until_s = time.monotonic() + READY_S
         while len(near.peers()) < count and time.monotonic() < until_s:
             time.sleep(0.02)
-        exchange([sender], BURST, BURST)
-        return exchange([sender], messages // count, BURST) / count
+        exchange([sender], 50, time.thread_time)
+        return exchange([sender], messages // count, time.thread_time) / count
 
 
 def of_kept(count: int, messages: int) -> float:
@@ -89,15 +92,14 @@ def linked(stack: ExitStack, count: int) -> tuple[twinlink.Link, list[twinlink.L
     ]
 
 
-def exchange(senders: list[twinlink.Sender], count: int, burst: int) -> float:
-    """Processor time of each of ``count`` messages, in s; the flows take turns, and send ``burst`` at once."""
-    payload, began_s = bytes(OCTETS), time.process_time()
-    for number in range(0, count, burst):
+def exchange(senders: list[twinlink.Sender], count: int, clock: Callable[[], float] = time.process_time) -> float:
+    """Processor time of each of ``count`` messages, in s; the flows take turns, and each is acknowledged at once."""
+    payload, began_s = bytes(OCTETS), clock()
+    for number in range(count):
         sender = senders[number % len(senders)]
-        for _ in range(burst):
-            sender.send(payload)
+        sender.send(payload)
         sender.flush(READY_S)
-    return (time.process_time() - began_s) / count
+    return (clock() - began_s) / count
 
 
 class Growth(Measurement):

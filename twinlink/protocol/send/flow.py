@@ -380,7 +380,10 @@ class SendFlow(SendRecord):
         peer = receivers.of.get(epoch)
         if peer is not None and peer.is_up and peer.consumed < consumed <= self.queue.next_to_send:
             peer.consumed = consumed
-            self.flow_control.release(consumed if len(receivers.up) == 1 else receivers.consumed_by_pacing)
+            if len(receivers.up) == 1:
+                self.flow_control.release(consumed)
+            elif (end := self.flow_control.releases_at) is not None and receivers.have_consumed(end):
+                self.flow_control.release(receivers.consumed_by_pacing)
         elif len(receivers.up) < 2:
             return
         if (self.unacked.singles or self.unacked.runs) and not (receivers.all_take_fragments and self.repair):

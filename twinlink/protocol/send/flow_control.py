@@ -49,6 +49,11 @@ class FlowControlWindow:
         """Whether half of what may be unconsumed is."""
         return 2 * self.octets >= self._limit or 2 * self._messages >= MAX_UNCONSUMED
 
+    @property
+    def releases_at(self) -> int | None:
+        """What every peer must be done with, all below it, before `release` changes anything; None: nothing will."""
+        return self._unconsumed[0][0] if self._unconsumed else None
+
     def release(self, done: int) -> None:
         """Release the credit of what every peer is done with: all below ``done``."""
         unconsumed = self._unconsumed
