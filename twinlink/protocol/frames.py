@@ -124,7 +124,8 @@ _unpack_header = HEADER.unpack_from
 class SplitFrame:
     """A data or retransmit frame whose payload, which never changes, is not copied behind its header.
 
-    Its length is that of both; an index or a slice is one of the header.
+    Its length is that of both; an index or a slice is one of the header.  Behind the header's `HEADER_OCTETS` is what a
+    transport adds at the end of a frame.
     """
 
     __slots__ = "header", "payload"
@@ -141,7 +142,7 @@ class SplitFrame:
 
     def __bytes__(self) -> bytes:
         """The whole frame: a copy."""
-        return b"".join((self.header, self.payload))
+        return b"".join((self.header[:HEADER_OCTETS], self.payload, self.header[HEADER_OCTETS:]))
 
 
 MessageFrame = bytes | SplitFrame  # as a sender keeps it
