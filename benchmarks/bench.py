@@ -12,7 +12,7 @@ from .machine import Machine
 from .verdict import Part
 
 TRANSPORTS = ("zeromq", "zenoh")  # of twinlink over a library, those that are measured
-DIRECT = "websocket"  # that over plain sockets
+DIRECT = "tcp"  # that over plain sockets
 NEEDS_ROOT = "needs root, for network namespaces"
 
 

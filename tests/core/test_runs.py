@@ -362,6 +362,19 @@ def test_runs_that_find_no_room_are_refused_and_come_again() -> None:
     assert CREDIT_UPDATE_OCTETS >= RUN_OCTETS  # so that what is consumed of a run in part does not hold up its sender
 
 
+def test_runs_on_a_flow_for_which_there_is_no_room_are_rejected_in_acks_of_their_length() -> None:
+    made = pair()
+    made.far.session.messages._flow_table._max_flows = 0
+    sender = made.near.sender("flow", in_flight=2**20)
+    made.run(50 * MS)
+    kinds = kinds_sent(made.near)
+    assert sender.send_many([bytes(100)] * 1000) == 1000
+    made.run(2000 * MS)
+    assert kinds[Kind.RUN]
+    assert made.near.session.malformed == {}
+    assert (sender.stats()["lost"], sender.stats()["outstanding"]) == (1000, 0)
+
+
 def test_a_hostile_run_makes_no_message_before_it_is_checked() -> None:
     made = pair()
     made.near.receive("flow")

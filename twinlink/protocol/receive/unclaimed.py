@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ... import events as ev
 from ..context import Context
-from ..frames import MAX_SEQUENCE, REJECTED, Kind, MalformedFrame, ack_body
+from ..frames import MAX_ACK_RECORDS, MAX_SEQUENCE, REJECTED, Kind, MalformedFrame, ack_body
 from .acks import AckQueue
 from .flow import MESSAGE_OVERHEAD_OCTETS, PeerStream, ReceiveFlow
 from .sequence import MAX_GAPS
@@ -75,9 +75,9 @@ class UnclaimedLimiter:
 
     def reject_unheld(self, ack_topic: bytes, epoch: int, messages: Sequence[tuple[int, int]]) -> None:
         """Reject messages (sequence, T1) of a flow that cannot be held."""
-        if self._understands(epoch):
-            records = [(sequence, sent_ns, REJECTED) for sequence, sent_ns in messages]
-            consumed = max(sequence for sequence, _ in messages) + 1
+        for at in range(0, len(messages) if self._understands(epoch) else 0, MAX_ACK_RECORDS):
+            records = [(sequence, sent_ns, REJECTED) for sequence, sent_ns in messages[at : at + MAX_ACK_RECORDS]]
+            consumed = max(sequence for sequence, _, _ in records) + 1
             self._context.send_control(ack_topic, Kind.ACK, ack_body(epoch, consumed, records))
 
     def _count(self, stream: PeerStream, sequence: int) -> None:
