@@ -3,7 +3,7 @@
 Commands are lines on stdin; each answer is a line of JSON.  The first argument selects the mode:
 
     stalled TRANSPORT ENDPOINT         connects, and sends 1 MB messages to a peer that is stopped meanwhile
-    fan-out SUBJECT ENDPOINT           listens, and sends to whoever has connected, at a rate
+    fan-out SUBJECT ENDPOINT           listens, and sends to all that have connected, at a rate
     two-flows TRANSPORT ENDPOINT       connects, and sends on a flow with repair and on one that only detects
     batches TRANSPORT ENDPOINT         connects, and sends the rows of an array
     takes-batches TRANSPORT ENDPOINT   listens, and receives them

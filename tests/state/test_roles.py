@@ -1,4 +1,4 @@
-"""Who may desire, where the nodes have identities: the side that receives decides, by the role of the peer."""
+"""Which roles may desire, where the nodes have identities: the receiving side decides."""
 
 from pathlib import Path
 

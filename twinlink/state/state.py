@@ -20,7 +20,7 @@ from .replica import Replica
 from .values import REPORTED, Change, Item
 
 FLOW = "state."  # and the name of the state
-DECISIONS = b"traffic/control"  # who may send there may desire
+DECISIONS = b"traffic/control"  # a role that may send there may desire
 RETURNS = "silent", "deaf"  # reasons of a `PeerDown` after which the session may return
 MAX_EXPIRES_S = MAX_REMAINING_MS / 1000
 END_S = 0.05  # for the thread that keeps the time; it may be about to call a handler, for which it waits

@@ -306,7 +306,7 @@ class ZeromqTransport(Transport):
         self._move()
 
     def _subscribe_to_traffic(self) -> None:
-        self._sub.setsockopt(zmq.SUBSCRIBE, SPLIT)  # first: who reads traffic alone gets messages in one part
+        self._sub.setsockopt(zmq.SUBSCRIBE, SPLIT)  # first: a reader of traffic alone gets whole frames
         self._sub.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
 
     def receive(self, timeout_s: float) -> tuple[bytes, AnyFrame] | None:
