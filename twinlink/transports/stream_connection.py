@@ -163,7 +163,7 @@ class StreamConnection(ABC):
                 if not received:
                     self.ended = True
                     self._on_end()
-                if self.inbox or self.ended or not self.partial_octets or self._low_water > 1:
+                if self.inbox or self.ended or not self.partial_octets:
                     break
         except BaseException:  # Ctrl-C: a part may have been taken in
             self.abort()
