@@ -123,7 +123,7 @@ def test_where_no_connection_can_be_begun_nothing_answers(endpoint: Endpoint) ->
     port_probe = PortProbe(Endpoint("[fe80::1%nowhere]", endpoint.port))
     before = descriptors()
     silence(port_probe)
-    assert descriptors() == before
+    assert descriptors() <= before  # what earlier tests left may have been given back meanwhile
 
 
 def test_the_transport_is_told_to_connect_and_hello_is_said(

@@ -106,7 +106,7 @@ def test_requests_wait_for_the_end_of_the_servers_sweep(subject: str, begun: Beg
     for cell in run.result()["cells"]:
         sweeps = whole(folder, cell)["rtt_ns"] / 1e6 / SWEEP_MS
         assert np.median(sweeps) > cell["round_trips"] - 0.5, cell["id"]
-        assert sweeps.min() < cell["round_trips"] + 0.5, cell["id"]  # on a busy machine most take longer
+        assert sweeps.min() < cell["round_trips"] + 1, cell["id"]  # on a busy machine most take longer
 
 
 @pytest.mark.parametrize("subject", POLLED)

@@ -13,6 +13,7 @@ from twinlink.errors import ConfigurationError, TwinlinkError
 
 from . import convert, linking
 from .console import DONE, Output, explain, missing_module
+from .formatting import listed
 from .journal import Journal
 from .options import Container, Parser
 from .pulse import Pulse
@@ -94,7 +95,7 @@ def plan_of_link(given: argparse.Namespace, sends: Sequence[str], receives: Sequ
 
 def _each(flows: Sequence[str], octets: int) -> str:
     each = "each " if len(flows) > 1 else ""
-    return f"on {' and '.join(flows)} {each}at most {octets / _MIB:g} MiB"
+    return f"on {listed(flows)} {each}at most {octets / _MIB:g} MiB"
 
 
 def plan_of_files(*places: tuple[str, Path | None]) -> list[str]:

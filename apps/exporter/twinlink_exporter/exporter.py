@@ -25,6 +25,7 @@ from twinlink.sync import State as SyncState
 from . import report
 from .authentication import Authentication
 from .block import Cause, Control, Instant, NotCleared, Outcome, Todo
+from .block_state import FLOW as BLOCK_STATE
 from .block_state import BlockState
 from .controls import Controls
 from .counters import Counters
@@ -48,7 +49,8 @@ BATCH = 64  # indications read before other sockets have their turn: 32 ms of on
 COPIES = 4  # times that slots are copied before other sockets have their turn
 LAST_TURNS = 100  # at the PDUs of an agent that is gone: more than its queue holds
 SPECTRUM, SENSING, CONTROL, CONTROL_RESULT = "spectrum", "sensing", "control", "control-result"
-SENDS, RECEIVES = (SPECTRUM, digest.FLOW, CONTROL_RESULT), (CONTROL, digest.REQUEST_FLOW)
+SENDS = SPECTRUM, digest.FLOW, CONTROL_RESULT, BLOCK_STATE
+RECEIVES = CONTROL, digest.REQUEST_FLOW, BLOCK_STATE
 ANSWER_NS = 500_000_000  # shortest time between two answers to requests of digests
 
 

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
-SENDS, RECEIVES = ("control", REQUEST_FLOW), ("spectrum", "control-result")
+SENDS = "control", REQUEST_FLOW, "state.prb-block"
+RECEIVES = "spectrum", "control-result", "state.prb-block"
 SENSING = "sensing"  # comes if the exporter is told to send it
 SPECTRUM_ADVICE = "have their sender send twinlink.spectrum.Spectrum(...).encode()"
 
