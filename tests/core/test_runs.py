@@ -385,3 +385,10 @@ def test_a_hostile_run_makes_no_message_before_it_is_checked() -> None:
         made.near.session.receive(b"traffic/flow", head, made.now, made.now)
     assert {reason: many for reason, (many, _) in made.near.session.malformed.items()} == {"run": 5}
     assert RUN_AT == HEADER_OCTETS + 8
+
+
+def test_an_ack_of_a_run_by_a_session_that_owes_none_changes_nothing() -> None:
+    core = sent_runs(40)
+    before = core.stats()
+    assert core.on_ack_range(3, range(40), 2, 3, 4, 5, every_ack=True) == []
+    assert (core.stats(), len(core.unacked.runs)) == (before, 1)

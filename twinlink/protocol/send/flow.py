@@ -289,7 +289,8 @@ class SendFlow(SendRecord):
             whole = run is not None and run.first == sequences.start and run.count == len(sequences)
             if run is not None and whole and not self.receivers.have_any_refused:
                 acks = self._on_run_acked(epoch, run, t2_ns, t3_ns, t4_ns, t4_mono_ns, every)
-                self.rtt.add(epoch, acks)
+                if acks:  # else the peer may not be known
+                    self.rtt.add(epoch, acks)
                 return acks
             self.unacked.split(sequences.start, sequences.stop)
         entries, unacked_here = self.unacked.singles, self.unacked.unacked_only_by(sequences, epoch)
