@@ -71,21 +71,33 @@ def of_peers(count: int, messages: int) -> float:
 
 
 def of_kept(count: int, messages: int) -> float:
-    """Processor time of a send, while so many messages wait for a peer."""
-    sender = twinlink.open("memory", listen=PLACE, node="sender", retention=2**30).sender("flow")
-    payload = bytes(OCTETS)
+    """Processor time of a send in this thread, in s, while so many messages wait for a peer that has fallen silent."""
+    near, (far,) = linked(ExitStack(), 1, retention=2**30)
+    sender, payload = near.sender("flow"), bytes(OCTETS)
+    near.wait_ready(READY_S)
+    far._transport.send = _nothing  # type: ignore[method-assign]
+    until_s = time.monotonic() + READY_S
+    while near.peers() and time.monotonic() < until_s:
+        time.sleep(0.02)
     for _ in range(count):
         sender.send(payload)
-    began_s = time.process_time()
+    began_s = time.thread_time()
     for _ in range(messages):
         sender.send(payload)
-    return (time.process_time() - began_s) / messages
+    taken_s, kept = time.thread_time() - began_s, sender.stats()["outstanding"]
+    if kept != count + messages:
+        raise OSError(f"{kept} of {count + messages} messages are kept for a peer that was to be silent")
+    return taken_s / messages
 
 
-def linked(stack: ExitStack, count: int) -> tuple[twinlink.Link, list[twinlink.Link]]:
+def _nothing(topic: bytes, frame: Any) -> None:
+    """What a link sends that has fallen silent."""
+
+
+def linked(stack: ExitStack, count: int, **more: Any) -> tuple[twinlink.Link, list[twinlink.Link]]:
     """A listener and its connectors; without polling, which takes processor time that the count has no part in."""
     options: Any = {"busy_poll": False, "send_timeout": READY_S}
-    near = stack.enter_context(twinlink.open("memory", listen=PLACE, node="sender", **options))
+    near = stack.enter_context(twinlink.open("memory", listen=PLACE, node="sender", **options, **more))
     return near, [
         stack.enter_context(twinlink.open("memory", connect=PLACE, node=f"receiver-{number}", **options))
         for number in range(count)

@@ -18,6 +18,7 @@ TURNS = 5  # of each figure; the median counts
 EXCHANGES = 1000
 STEPS = 20_000
 OCTETS = 100
+CONNECT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,18 @@ def probe() -> Machine:
 
 def _tcp_echo_us() -> float:
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(CONNECT_S)
         here, there = _two_processors()
         answering = os.fork()
         if not answering:
-            os.sched_setaffinity(0, {there})
-            with socket.create_connection(listener.getsockname()) as made:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                while taken := made.recv(OCTETS):
-                    made.sendall(taken)
-            os._exit(0)
+            try:
+                os.sched_setaffinity(0, {there})
+                with socket.create_connection(listener.getsockname()) as made:
+                    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    while taken := made.recv(OCTETS):
+                        made.sendall(taken)
+            finally:
+                os._exit(0)  # whatever happens: else it would go on as a second bench
         try:
             with listener.accept()[0] as made:
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,6 +1,7 @@
 """Long payloads: by reference where they cannot change, copied once where they can, in one part for plain readers."""
 
 import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -138,7 +139,7 @@ def test_while_a_plain_reader_is_there_long_messages_are_in_one_part(endpoint: s
             able.setsockopt(zmq.SUBSCRIBE, SPLIT)
             able.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
             able.connect(f"tcp://{where.host}:{where.port}")
-            wait_until(lambda: readers._of_split == 2)
+            wait_until(lambda: len(readers._topics) == 2)
             send()
             first, payload = next(parts for parts in iter(lambda: parts_of(able), []) if parts[0].startswith(SPLIT))
             assert (first[:-HEADER_OCTETS], first[-HEADER_OCTETS:], payload) == (
@@ -147,15 +148,46 @@ def test_while_a_plain_reader_is_there_long_messages_are_in_one_part(endpoint: s
         sender.flush(patience())
 
 
-def test_subscriptions_are_counted() -> None:
+def test_messages_are_split_while_each_connection_that_reads_them_reads_them_so() -> None:
     readers = TrafficReaders()
-    for topic, change, splits in (
-        (b"traffic/_link", 1, True), (b"ack/", 1, True), (b"split/", 1, True), (b"traffic/", 1, True),
-        (b"traffic/flow", 1, False), (b"traffic/flow", -1, True), (b"", 1, False), (b"split/", 1, True),
-        (b"split/", -1, False), (b"", -1, True), (b"joining/", 1, True),
-    ):  # fmt: skip
-        readers.changed(topic, change)
-        assert readers.split == splits
+    one, other = socket.socketpair()
+    with one:
+        for made, topic, begins, splits in (
+            (one, b"traffic/_link", True, True), (one, b"ack/", True, True), (one, b"split/", True, True),
+            (one, b"traffic/", True, True), (one, b"traffic/flow", True, True), (other, b"split/", True, True),
+            (one, b"split/", True, True), (one, b"split/", False, False), (one, b"traffic/flow", False, False),
+            (one, b"traffic/", False, True), (one, b"joining/", True, True), (other, b"split/", False, True),
+            (other, b"", True, False),
+        ):  # fmt: skip
+            readers.changed(made.fileno(), topic, begins)
+            assert readers.split == splits, topic
+        other.close()
+        assert readers.split
+
+
+def test_a_program_that_reads_nothing_has_no_messages_split_for_others(endpoint: str) -> None:
+    listener, connector = open_pair("zeromq", endpoint)
+    where = Endpoint.parse(endpoint)
+    with listener, connector, zmq.Context() as context:
+        connector.receiver("flow")
+        sender = listener.sender("flow")
+        warm_up(sender)
+        readers = listener._transport._readers  # type: ignore[attr-defined]
+        with contextlib.closing(context.socket(zmq.XSUB)) as foreign:
+            foreign.setsockopt(zmq.LINGER, 1000)
+            foreign.connect(f"tcp://{where.host}:{where.port}")
+            for _ in range(5):
+                foreign.send(b"\1" + SPLIT)
+            foreign.send(b"\1" + TRAFFIC + b"flow")
+            wait_until(lambda: len(readers._topics) == 2)
+        with contextlib.closing(context.socket(zmq.SUB)) as plain:
+            plain.setsockopt(zmq.LINGER, 0)
+            plain.setsockopt(zmq.SUBSCRIBE, TRAFFIC)
+            plain.connect(f"tcp://{where.host}:{where.port}")
+            wait_until(lambda: not readers.split)
+            sender.send(LONG)
+            parts = next(parts for parts in iter(lambda: parts_of(plain), []) if parts[0] == b"traffic/flow")
+            assert parts[1][HEADER_OCTETS:] == LONG
 
 
 def test_foreign_messages_in_parts_are_counted_and_change_nothing(endpoint: str) -> None:

@@ -79,6 +79,10 @@ class RangeSet:
         index = bisect_right(self._starts, first) - 1
         return index >= 0 and end <= self._ends[index]
 
+    def overlaps(self, first: int, end: int) -> bool:
+        """Whether any number in ``[first, end)``, which is not empty, is in the set."""
+        return bisect_right(self._ends, first) < bisect_left(self._starts, end)
+
     def count(self) -> int:
         """How many numbers the set holds."""
         return sum(self._ends) - sum(self._starts)

@@ -43,7 +43,7 @@ from .send.flows import SendFlows
 from .send.loss import NO_PEER, NOT_TAKEN, SKIPPED
 from .send.options import FlowOptions, Overflow, Pace, Priority, Reliability
 from .send.record import Missing
-from .send.sent import Sent
+from .send.sent import FULL, OFFER, TRANSMIT, TRANSMIT_BUNDLE, TRANSMIT_QUEUE, UNSENT, Sent
 
 # What the driver of a session names beside it.
 __all__ = [
@@ -58,10 +58,6 @@ MALFORMED_INTERVAL_NS = 1_000_000_000  # between two events for the same reason
 BUNDLE_CHECK_MESSAGES = 8  # of messages that come in bulk, at each such it is checked whether they make up a bundle
 
 _unpack_header = HEADER.unpack_from
-
-
-TRANSMIT, OFFER, UNSENT = Sent.TRANSMIT, Sent.OFFER, Sent.UNSENT
-TRANSMIT_QUEUE, TRANSMIT_BUNDLE, FULL = Sent.TRANSMIT_QUEUE, Sent.TRANSMIT_BUNDLE, Sent.FULL
 
 
 class Session(Context):
@@ -121,9 +117,8 @@ class Session(Context):
         """
         self.mono_ns, self.now_ns = mono_ns, now_ns
         try:
-            word, length, epoch, sequence, sent_ns = _unpack_header(
-                frame.header if type(frame) is SplitFrame else frame
-            )
+            begin = frame.header if type(frame) is SplitFrame else frame
+            word, length, epoch, sequence, sent_ns = _unpack_header(begin)
             if length != len(frame) - HEADER_OCTETS:
                 check(whole(frame))
             peer = self._sessions.get(epoch)
@@ -155,11 +150,10 @@ class Session(Context):
         elif kind is Kind.ABANDONED:
             self.messages.on_abandoned(topic, frame, epoch, sequence)
         elif kind is Kind.FRAGMENT:
-            whole = self.messages.on_fragment(
-                topic, frame, epoch, sent_ns, self.peer_manager.peers.get(epoch) is not None
-            )
-            if whole is not None:  # messages of that length are rare, so its ack does not wait
-                self.receive(topic, whole, self.mono_ns, self.now_ns)
+            known = self.peer_manager.peers.get(epoch) is not None
+            joined = self.messages.on_fragment(topic, frame, epoch, sent_ns, known)
+            if joined is not None:  # messages of that length are rare, so its ack does not wait
+                self.receive(topic, joined, self.mono_ns, self.now_ns)
         elif kind is Kind.REFUSED:
             self.feedback.on_refused(topic, frame, epoch)
         elif kind is Kind.FRAGMENT_PROGRESS:

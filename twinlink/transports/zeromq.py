@@ -268,12 +268,12 @@ class ZeromqTransport(Transport):
                 return
             told = self._pub.recv(copy=False)
             begins, topic = told.bytes[:1] == b"\1", told.bytes[1:]
-            if begins and self._guard is not None:
-                fd = int(told.get("__fd"))
-                self._guard.subscribed(fd, len(topic))
-                if self._curve is not None and self.listening:
-                    self._guard.proved(True, fd, str(told.get("User-Id")))
-            self._readers.changed(topic, 1 if begins else -1)
+            if (fd := zeromq_split.descriptor(told)) is not None:
+                self._readers.changed(fd, topic, begins)
+                if begins and self._guard is not None:
+                    self._guard.subscribed(fd, len(topic))
+                    if self._curve is not None and self.listening:
+                        self._guard.proved(True, fd, str(told.get("User-Id")))
             if topic == HELLO_TOPIC:
                 self._nodes_listening = max(0, self._nodes_listening + (1 if begins else -1))
             elif begins and topic.startswith(JOINING):

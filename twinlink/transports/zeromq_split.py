@@ -1,11 +1,14 @@
 """Long messages over ZeroMQ in two parts, ``[split/<flow> + header, payload]``: neither side joins nor splits them.
 
-A node that reads them subscribes to ``split/`` as long as to ``traffic/``.  While there is any other subscription to
-traffic, of an older node or of a plain reader, its messages are ``[traffic/<flow>, header + payload]`` as others are.
+A node that reads them subscribes to ``split/`` as long as to ``traffic/``.  While a connection has subscribed to
+traffic alone, that of an older node or of a plain reader, messages are ``[traffic/<flow>, header + payload]`` as others
+are.
 """
 
 import atexit
+import os
 
+import zmq
 from zmq.utils.garbage import gc
 
 from ..process import exit_hooks
@@ -39,21 +42,46 @@ def received(first: bytes, payload: memoryview) -> tuple[bytes, AnyFrame]:
     return TRAFFIC + first[len(SPLIT) : at], received_split(first[at:], payload)
 
 
-class TrafficReaders:
-    """Counts what a publisher's connections have subscribed to.
+def descriptor(told: zmq.Frame) -> int | None:
+    """Of the connection that says that it has subscribed to something, or not any more; None: it has ended."""
+    try:
+        return int(told.get("__fd"))
+    except zmq.ZMQError:
+        return None
 
-    Attributes:
-        split: whether all that read messages read them in two parts.
+
+class TrafficReaders:
+    """What a publisher's connections have subscribed to, of messages.
+
+    By connection: to subscribe twice, or to one's own harm, changes nothing for the others.
     """
 
     def __init__(self) -> None:
-        self.split = False
-        self._of_split = self._of_traffic = 0
+        # By descriptor: inode of its socket, which tells whether that is still open, and topics.
+        self._topics: dict[int, tuple[int | None, set[bytes]]] = {}
 
-    def changed(self, topic: bytes, change: int) -> None:
-        """One more subscription to a prefix (1), or one less (-1)."""
-        if topic == SPLIT:
-            self._of_split += change
-        elif topic != HELLO_TOPIC and (topic.startswith(TRAFFIC) or TRAFFIC.startswith(topic)):
-            self._of_traffic += change
-        self.split = self._of_traffic <= self._of_split
+    def changed(self, fd: int, topic: bytes, begins: bool) -> None:
+        """A connection has subscribed to a prefix, or not any more."""
+        if topic == HELLO_TOPIC or not (topic == SPLIT or topic.startswith(TRAFFIC) or TRAFFIC.startswith(topic)):
+            return
+        inode, topics = self._topics.get(fd, (None, set()))
+        if inode is None or inode != _inode(fd):
+            topics = set()
+        if begins:
+            topics.add(topic)
+        else:
+            topics.discard(topic)
+        self._topics[fd] = _inode(fd), topics
+
+    @property
+    def split(self) -> bool:
+        """Whether all that read messages read them in two parts."""
+        readers = list(self._topics.items())
+        return all(SPLIT in topics for fd, (inode, topics) in readers if topics and inode == _inode(fd) is not None)
+
+
+def _inode(fd: int) -> int | None:
+    try:
+        return os.fstat(fd).st_ino
+    except OSError:
+        return None

@@ -101,6 +101,8 @@ class AckQueue:
                 frame = make_frame(Kind.ACK_RANGE, self._epoch, number, now_ns, body)
             else:
                 acked = max([stream.acked, *[record[0] + 1 for record in records]])  # the last may be a repeat
+                rejected = [record[0] + 1 for record in records if record[2] == REJECTED]
+                stream.consumed = max([stream.consumed, *rejected])
                 frame = self._ack(stream, records, acked, number, now_ns)
             frames.append((stream.receive_flow.ack_topic, frame))
             stream.acked = acked

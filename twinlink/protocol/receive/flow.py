@@ -283,7 +283,7 @@ class ReceiveFlow:
             run = self.queue[0] if self.runs else None
             if type(run) is Run:
                 count = min(left, run.length)
-                parts.append(run.part(0, count))
+                parts.append(run.detached(count))
                 stream = self._take_of(run, count)
                 streams = [stream] if stream is not None else []
             else:

@@ -50,9 +50,10 @@ class UnclaimedLimiter:
         self._octets += octets
         return True
 
-    def reject(self, stream: PeerStream, sequence: int, sent_ns: int) -> bool:
+    def reject(self, stream: PeerStream, sequence: int, sent_ns: int, batched: bool) -> bool:
         """Drop a message and send its sender a rejection; False where the message has arrived before.
 
+        ``batched``: as of `AckQueue.add`.
         Raises MalformedFrame.
         """
         with self._context.uninterrupted():
@@ -67,7 +68,7 @@ class UnclaimedLimiter:
                 if sequence not in stream.tracker.missing:  # else a gap has named it
                     self._count(stream, sequence)
             if self._understands(stream.epoch):
-                self._acks.add(stream, (sequence, sent_ns, REJECTED), batched=False)
+                self._acks.add(stream, (sequence, sent_ns, REJECTED), batched)
             else:
                 stream.consumed = stream.acked = max(stream.consumed, sequence + 1)
                 self._acks.add_credit_update(stream)

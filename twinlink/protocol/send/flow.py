@@ -237,8 +237,8 @@ class SendFlow(SendRecord):
         ``timed``: T2 is when they arrived, so they count for the delays.
         """
         if self.unacked.runs:
-            for record in records:
-                self.unacked.split(record[0], record[0] + 1)
+            runs = [self.unacked.run_of(record[0]) for record in records]
+            self.unacked.split_runs({run.first: run for run in runs if run is not None}.values())
         flow, entries, unacked_by, is_unacked, alone = self.flow, self.unacked.singles, None, False, False
         acks, fully_acked, count, octets = [], [], 0, 0
         try:
@@ -289,7 +289,8 @@ class SendFlow(SendRecord):
             whole = run is not None and run.first == sequences.start and run.count == len(sequences)
             if run is not None and whole and not self.receivers.have_any_refused:
                 acks = self._on_run_acked(epoch, run, t2_ns, t3_ns, t4_ns, t4_mono_ns, every)
-                self.rtt.add(epoch, acks)
+                if acks:  # else the peer may not be known
+                    self.rtt.add(epoch, acks)
                 return acks
             self.unacked.split(sequences.start, sequences.stop)
         entries, unacked_here = self.unacked.singles, self.unacked.unacked_only_by(sequences, epoch)
@@ -344,13 +345,14 @@ class SendFlow(SendRecord):
         """
         self.pace_keeper.on_seen(epoch, known)
         unacked, missing_there = self.unacked, RangeSet(missing)
-        acks = list[Ack]()
-        for run in list(unacked.runs):
+        acks, partly = list[Ack](), list[KeptRun]()
+        for run in unacked.runs_of(epoch):
             whole = run.end <= known and not self.receivers.have_any_refused
-            if whole and not [1 for first, end in missing if first < run.end and run.first < end]:
+            if whole and not missing_there.overlaps(run.first, run.end):
                 acks += self._on_run_acked(epoch, run, t3_ns, t3_ns, t4_ns, t4_mono_ns, 1)
             elif run.first < known:
-                unacked.split(run.first, run.end)
+                partly.append(run)
+        unacked.split_runs(partly)
         entries = unacked.singles
         present = [one for one in unacked.between(0, known) if one in entries and epoch in entries[one][1]]
         records = [(one, sent_at(entries[one][2]), t3_ns) for one in present if one not in missing_there]

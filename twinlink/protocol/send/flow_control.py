@@ -15,7 +15,7 @@ class FlowControlWindow:
     """A message is unconsumed from when it is transmitted until every peer that is up has consumed or skipped it.
 
     That is longer than it is in flight (in_flight.py), which ends with the ack.  What is transmitted together counts
-    until all of it has been consumed: at most a bundle, which the slack has room for.
+    until all of it has been consumed: at most a run, which the slack has room for.
 
     Attributes:
         octets: sent and not consumed.

@@ -1,6 +1,6 @@
 """What of a flow is in flight: transmitted, and neither acknowledged nor refused by a peer that the flow waits for."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from itertools import repeat
 
 from .congestion import InFlightBudget
@@ -99,16 +99,16 @@ class InFlight:
         budget.in_flight += octets
         self._of.update(messages)
 
-    def split(self, first: int, counts: Sequence[int], size: int) -> None:
-        """A run from ``first`` on is kept in parts of so many messages from now on, each of ``size`` octets."""
-        of = self._of
-        if first not in of:
+    def split(self, runs: Mapping[int, tuple[int, int]]) -> None:
+        """These runs, by first sequence, are single messages from now on: so many, of so many octets each."""
+        if self._of.keys().isdisjoint(runs):
             return
-        parts, sequence, framing = dict[int, int](), first, of[first] - sum(counts) * size
-        for count in counts:
-            parts[sequence] = count * size + framing
-            sequence, framing = sequence + count, 0
-        self._of = {one: octets for at in of for one, octets in (parts.items() if at == first else ((at, of[at]),))}
+        of = dict[int, int]()
+        for first, octets in self._of.items():
+            count, size = runs.get(first, (1, octets))
+            of.update(zip(range(first, first + count), repeat(size), strict=False))
+            of[first] = octets - (count - 1) * size  # with the framing of the run
+        self._of = of
 
     def set(self, sequence: int, octets: int) -> None:
         """So many octets of this message, which leaves in fragments, are in flight now, framing included."""

@@ -57,7 +57,8 @@ def end(flow: SendRecord, epoch: int, reason: str, successor: int | None = None)
 def _lose(flow: SendRecord, epoch: int, reason: str, successor: int | None) -> None:
     end_of_flow = flow.queue.next_sequence
     taken_over = end_of_flow if successor is None else flow.receivers.first_owed(successor, end_of_flow)
-    for sequence, entry in list(flow.unacked.entries.items()):
+    flow.unacked.split_runs(flow.unacked.runs_of(epoch))
+    for sequence, entry in list(flow.unacked.singles.items()):
         if epoch not in entry[1]:
             continue
         if len(entry[1]) > 1:

@@ -1,7 +1,7 @@
 """Unacknowledged messages, buffered for retransmission and bounded by octets."""
 
-from bisect import bisect
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect, bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from operator import attrgetter
 
@@ -31,8 +31,8 @@ class RetransmitBuffer:
     Attributes:
         singles: by sequence.  The peers that owe an ack may be replaced; a caller that removes one calls `on_removed`.
         runs: ascending.
-        on_split: called before a run is kept in parts: its first sequence, how many messages each part has, and the
-            octets of a payload.
+        on_split: called when runs are kept as single messages: of each its first sequence, how many messages it has,
+            and the octets of a payload.
         lost: of the single ones, what some peer will not get, and is kept for others.
         framing_octets: of a frame, beside its payload.
         room: the octets of the biggest payload that can be kept beside the others; below 0: none can.
@@ -41,7 +41,7 @@ class RetransmitBuffer:
     def __init__(self, limit_octets: int, framing_octets: int) -> None:
         self.singles: dict[int, UnackedMessage] = {}
         self.runs: list[KeptRun] = []
-        self.on_split: Callable[[int, Sequence[int], int], None] = lambda first, counts, size: None
+        self.on_split: Callable[[Mapping[int, tuple[int, int]]], None] = lambda runs: None
         self.lost: set[int] = set()
         self.room = limit_octets - ENTRY_OVERHEAD_OCTETS
         self._all_room = self.room
@@ -120,6 +120,17 @@ class RetransmitBuffer:
         at = bisect(self.runs, sequence, key=_first_of) - 1
         return self.runs[at] if at >= 0 and sequence < self.runs[at].end else None
 
+    def _runs_between(self, first: int, end: int) -> list[KeptRun]:
+        """The runs that have some messages from ``first`` to ``end - 1``."""
+        at = bisect(self.runs, first, key=_first_of)
+        if at and self.runs[at - 1].end > first:
+            at -= 1
+        return self.runs[at : bisect_left(self.runs, end, key=_first_of)]
+
+    def runs_of(self, epoch: int) -> list[KeptRun]:
+        """The runs that a peer owes an ack for."""
+        return [run for run in self.runs if epoch in run.unacked_by]
+
     def next_run(self, sequence: int) -> int:
         """Where the first run from this sequence on begins; the end of what is kept without any."""
         at = bisect(self.runs, sequence, key=_first_of)
@@ -130,26 +141,26 @@ class RetransmitBuffer:
         return bisect(self.runs, run.first, key=_first_of) - 1
 
     def cut(self, run: KeptRun, count: int) -> KeptRun:
-        """Keep a run as two, and return the first, of so many messages."""
+        """Keep a run that has not been transmitted as two, and return the first, of so many messages."""
         parts, at = run.cut(count), self.place_of(run)
-        self.on_split(run.first, [part.count for part in parts], run.size)
         self.runs[at : at + 1] = parts
         return parts[0]
 
     def split(self, first: int, end: int) -> None:
         """Keep the messages of each run that has some from ``first`` to ``end - 1`` as single ones."""
-        runs = self.runs
-        at = max(0, bisect(runs, first, key=_first_of) - 1)
-        while at < len(runs) and runs[at].first < end:
-            run = runs[at]
-            if run.end <= first:
-                at += 1
-                continue
+        self.split_runs(self._runs_between(first, end))
+
+    def split_runs(self, runs: Iterable[KeptRun]) -> None:
+        """Keep the messages of these runs as single ones."""
+        split = dict[int, tuple[int, int]]()
+        for run in runs:
             entries = zip(repeat(run.sent_mono_ns), repeat(run.unacked_by), run.data_frames())
-            self.on_split(run.first, [1] * run.count, run.size)
             self.singles.update(zip(range(run.first, run.end), entries, strict=False))
             self._first = min(self._first, run.first)
-            del runs[at]
+            del self.runs[self.place_of(run)]
+            split[run.first] = run.count, run.size
+        if split:
+            self.on_split(split)  # once: what is in flight is put in order anew
 
     def single(self, sequence: int) -> UnackedMessage | None:
         """The entry of a message, of which the run is split; None where it is not kept."""
@@ -242,7 +253,7 @@ class RetransmitBuffer:
         if (oldest := self.oldest()) is None:
             return []
         low, high = max(low, oldest), min(high, self._end)
-        runs = [one for run in self.runs for one in range(max(low, run.first), min(high, run.end))]
+        runs = [one for run in self._runs_between(low, high) for one in range(max(low, run.first), min(high, run.end))]
         if high - low > len(self.singles):
             return sorted([*runs, *(sequence for sequence in self.singles if low <= sequence < high)])
         return sorted([*runs, *(sequence for sequence in range(low, high) if sequence in self.singles)])

@@ -12,3 +12,7 @@ class Sent(Enum):
     TRANSMIT_QUEUE = "as UNSENT, and have the queues transmitted"
     TRANSMIT_BUNDLE = "as UNSENT; what waits makes up a bundle, to be transmitted now"
     FULL = "wait until the message fits: it was not sent"
+
+
+TRANSMIT, OFFER, UNSENT = Sent.TRANSMIT, Sent.OFFER, Sent.UNSENT  # access to members of an enumeration is slow
+TRANSMIT_QUEUE, TRANSMIT_BUNDLE, FULL = Sent.TRANSMIT_QUEUE, Sent.TRANSMIT_BUNDLE, Sent.FULL

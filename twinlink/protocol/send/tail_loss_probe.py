@@ -89,10 +89,12 @@ class TailLossProbe:
         It stays kept until they are past it, or until the next time, two seconds later: then it is lost.
         """
         flow = self._flow
-        entries, repairing = flow.unacked.entries, flow.receivers.repairing
+        unacked, repairing = flow.unacked, flow.receivers.repairing
+        runs = [run for run in map(unacked.run_of, flow.in_flight) if run is not None]
+        unacked.split_runs([run for run in runs if repairing.isdisjoint(run.unacked_by)])
         for sequence in self._presumed_lost:
-            unacked_by = entries[sequence][1] if sequence in entries else frozenset(repairing)
+            unacked_by = unacked.owed_by(sequence)
             if unacked_by and repairing.isdisjoint(unacked_by):
                 lose_unacked(flow, sequence, unacked_by)
-        self._presumed_lost = [one for one in flow.in_flight if repairing.isdisjoint(entries[one][1])]
+        self._presumed_lost = [one for one in flow.in_flight if repairing.isdisjoint(unacked.owed_by(one))]
         flow.in_flight.remove(self._presumed_lost)
