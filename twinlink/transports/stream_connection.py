@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from .base import Frame
@@ -105,6 +106,7 @@ class StreamConnection(ABC):
         self._in_tls_handshake = self._tls is not None and self._tls.version() is None
         if self._tls is not None and not self._in_tls_handshake:
             self.certificate = self._tls.getpeercert(binary_form=True) or b""
+        self._decrypted = 0  # octets that OpenSSL holds, of a record that was read in part
         self._lock = threading.Lock()  # of what is to be sent; with TLS, also of what is received
         self._unsent: deque[memoryview] = deque()
         self._blocked = False
@@ -143,7 +145,7 @@ class StreamConnection(ABC):
         if self.ended:  # by `abort`
             return
         try:
-            for _ in range(READS):
+            for reads in count(1):
                 if self._buffer is None and not self._long:
                     octets = self._receive(None)
                     received = None if octets is None else len(octets)
@@ -163,7 +165,9 @@ class StreamConnection(ABC):
                 if not received:
                     self.ended = True
                     self._on_end()
-                if self.inbox or self.ended or not self.partial_octets or self._low_water > 1:
+                if self._decrypted and not self.ended:  # no event of the socket would tell of it
+                    continue
+                if reads >= READS or self.inbox or self.ended or not self.partial_octets or self._low_water > 1:
                     break
         except BaseException:  # Ctrl-C: a part may have been taken in
             self.abort()
@@ -209,7 +213,9 @@ class StreamConnection(ABC):
                     self._tls.do_handshake()
                     self._in_tls_handshake = False
                     self.certificate = self._tls.getpeercert(binary_form=True) or b""
-                return self._tls.recv(READ_OCTETS) if into is None else self._tls.recv_into(into)
+                received = self._tls.recv(READ_OCTETS) if into is None else self._tls.recv_into(into)
+                self._decrypted = self._tls.pending()
+                return received
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
         except ssl.SSLError as error:
