@@ -249,6 +249,8 @@ static void put_message(twinlink_websocket *socket, const struct twinlink_frame 
 {
   uint8_t mask[4], topic[256];
   struct buffer *out = &socket->out;
+  if (frame->topic_octets >= sizeof topic || frame->size > socket->longest_out - HEAD_OCTETS - sizeof topic)
+    return; /* longer than the caller said: it stays outstanding */
   topic[0] = (uint8_t)frame->topic_octets;
   memcpy(topic + 1, frame->topic, frame->topic_octets);
   size_t before = 1 + frame->topic_octets;
@@ -380,11 +382,15 @@ static void transmit(twinlink_websocket *socket, twinlink *link)
 {
   struct twinlink_frame frame;
   struct buffer *out = &socket->out;
-  while (socket->state == OPEN && out->room - out->end >= socket->longest_out &&
-         twinlink_poll_transmit(link, &frame, twinlink_mono_ns(), twinlink_now_ns()))
-    put_message(socket, &frame);
-  if (socket->state == OPEN || socket->state == GREETING)
-    flush(socket);
+  bool waited;
+  do {
+    while (socket->state == OPEN && out->room - out->end >= socket->longest_out &&
+           twinlink_poll_transmit(link, &frame, twinlink_mono_ns(), twinlink_now_ns()))
+      put_message(socket, &frame);
+    waited = out->end > 0;
+    if (socket->state == OPEN || socket->state == GREETING)
+      flush(socket);
+  } while (socket->state == OPEN && waited && out->end == 0); /* there is room now for what had none */
 }
 
 static void wait_readable(twinlink_websocket *socket, const twinlink *link, uint64_t wait_ns)

@@ -65,13 +65,14 @@ class Stats(ct.Structure):
     ]  # fmt: skip
 
 
-def load(directory: Path) -> ct.CDLL:
-    """The library, built into this directory."""
+def load(directory: Path, *more: Path) -> ct.CDLL:
+    """The library, built into this directory, perhaps with more sources."""
     library = ct.CDLL(
         str(
             build(
                 directory / "libtwinlink.so",
                 SOURCES / "twinlink.c",
+                *more,
                 options=("-O1", "-fPIC", "-shared", "-DTWINLINK_SHARED"),
             )
         )

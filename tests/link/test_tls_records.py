@@ -1,13 +1,13 @@
 """TLS records that hold the end of one message and the beginning of another, as a proxy makes them."""
 
 import contextlib
-import select
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from twinlink.identity.certificates import self_signed
+from twinlink.process.readiness import is_readable
 from twinlink.testing import patience
 from twinlink.transports.receive_buffers import ReceiveBuffers
 from twinlink.transports.stream_connection import LONG_OCTETS
@@ -40,7 +40,7 @@ def test_a_message_behind_a_long_one_does_not_wait_for_more_octets(tmp_path: Pat
             far.setblocking(True)
             far.sendall(MAGIC + bytes(EPOCH_OCTETS) + b"".join(b"".join(encode(*message)) for message in sent))
             taken: list[tuple[bytes, bytes]] = []
-            while select.select([stream.fd], [], [], 0.5)[0]:  # as `epoll` tells
+            while is_readable(stream.fd, 0.5):  # as `epoll` tells
                 stream.read(1.0)
                 taken += ((topic, bytes(frame)) for topic, frame in stream.inbox)
                 stream.inbox.clear()
