@@ -65,14 +65,14 @@ class Stats(ct.Structure):
     ]  # fmt: skip
 
 
-def load(directory: Path, *more: Path) -> ct.CDLL:
-    """The library, built into this directory, perhaps with more sources."""
+def load(directory: Path) -> ct.CDLL:
+    """The library with the driver for WebSocket, built into this directory."""
     library = ct.CDLL(
         str(
             build(
                 directory / "libtwinlink.so",
                 SOURCES / "twinlink.c",
-                *more,
+                SOURCES / "twinlink_websocket.c",
                 options=("-O1", "-fPIC", "-shared", "-DTWINLINK_SHARED"),
             )
         )

@@ -4,13 +4,12 @@ import ctypes as ct
 import socket
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.c.building import SOURCES, needs_compiler
-from tests.c.library import ABI, Config, FlowConfig, Node, load
+from tests.c.building import needs_compiler
+from tests.c.library import ABI, Config, FlowConfig, Node
 from twinlink.protocol.frames import HEADER_OCTETS, HELLO_TOPIC, Kind, frame
 from twinlink.testing import patience
 
@@ -127,14 +126,9 @@ class Driven:
         return b"" if is_control else payload[1 + payload[0] :]
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
-    return load(Path(tmp_path_factory.mktemp("driver")), SOURCES / "twinlink_websocket.c")
-
-
 @pytest.fixture
-def driven(driver: ct.CDLL) -> Iterator[Driven]:
-    one = Driven(driver, send_octets=71_320)
+def driven(library: ct.CDLL) -> Iterator[Driven]:
+    one = Driven(library, send_octets=71_320)
     yield one
     one.opened.close()
 
