@@ -271,7 +271,8 @@ static bool ring_has_room(const twinlink_flow *flow, uint64_t at, uint64_t space
   uint64_t tail = flow->producer.tail_octets;
   if (tail == flow->producer.octets)
     tail = at; /* it is empty, so what is passed at its end holds nothing */
-  return flow->producer.position - flow->producer.tail_position < flow->messages && at + space - tail <= flow->ring_octets;
+  return flow->producer.position - flow->producer.tail_position < flow->messages &&
+         at + space - tail <= flow->ring_octets;
 }
 
 void *twinlink_reserve(twinlink_flow *flow, size_t octets)

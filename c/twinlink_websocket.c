@@ -427,6 +427,16 @@ void twinlink_websocket_step(twinlink_websocket *socket, twinlink *link, uint64_
   transmit(socket, link);
 }
 
+/* Reads on until the listener ends the connection: with something unread, TCP would reset it, and drop what is to leave. */
+static void await_end(const twinlink_websocket *socket, uint64_t begin, uint64_t within_ns)
+{
+  ssize_t got;
+  do {
+    poll(&(struct pollfd){socket->fd, POLLIN, 0}, 1, 10);
+    got = recv(socket->fd, socket->in.of, socket->in.room, 0);
+  } while (age_ns(begin) < within_ns && (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))));
+}
+
 void twinlink_websocket_close(twinlink_websocket *socket, twinlink *link, uint64_t within_ns)
 {
   uint64_t begin = twinlink_mono_ns();
@@ -438,8 +448,8 @@ void twinlink_websocket_close(twinlink_websocket *socket, twinlink *link, uint64
   if (socket->state == OPEN) {
     put_control(socket, CLOSE, (const uint8_t *)"\x03\xe8", 2);
     flush(socket);
-    if (socket->fd >= 0)
-      shutdown(socket->fd, SHUT_WR);
+    if (socket->fd >= 0 && shutdown(socket->fd, SHUT_WR) == 0)
+      await_end(socket, begin, within_ns);
   }
   disconnect(socket);
 }

@@ -40,7 +40,7 @@ def test_every_message_arrives_over_a_path_that_loses(library: ct.CDLL, seed: in
 def test_what_a_cut_costs_is_named(library: ct.CDLL, seed: int) -> None:
     """The ring holds less than is sent while the path is cut for seconds: the oldest make room."""
     world = World(library, seed, loss=0.02, delay_ms=10, ring_octets=64 * 1024)
-    for _ in range(12_000):
+    for _ in range(8_000):
         if world.ms > 300 and world.ms % 5 == 0:
             world.send(world.chance.randint(100, 2000))
         if world.ms % 1000 == 0:

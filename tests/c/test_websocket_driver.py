@@ -146,15 +146,19 @@ def test_a_longer_message_than_was_said_overwrites_nothing(driven: Driven) -> No
     assert driven.guard == b"\xaa" * (len(driven.guard) - 1) + b"\0"
 
 
-def test_the_end_is_said_behind_what_waits(driven: Driven) -> None:
+@pytest.mark.parametrize("unread", [b"", b"\x89\0" * 100])
+def test_the_end_is_said_behind_what_waits(driven: Driven, unread: bytes) -> None:
+    """Also where something has come that the node does not read any more, for which TCP would reset the connection."""
     now_ns = driven.library.twinlink_mono_ns()
     while driven.node.send(0, bytes(60_000), now_ns):
         pass
     for _ in range(200):  # the socket takes no more
         driven.step()
+    driven.opened.sendall(unread)
     closing = threading.Thread(target=driven.close)
     closing.start()
     while driven.read():
         pass
+    driven.opened.close()
     closing.join()
     assert driven.arrived[-1][3] == Kind.BYE
