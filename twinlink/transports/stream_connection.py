@@ -16,6 +16,7 @@ from .receive_buffers import ReceiveBuffers
 READ_OCTETS = 64 * 1024  # at a time
 READS = 16  # in a row, while a long message is incomplete
 LONG_OCTETS = 64 * 1024  # a longer message is read into a buffer of its own, of which the link gets a view
+JOINED_OCTETS = 16 * 1024  # up to here, to copy a frame behind its head is quicker than to send it from where it is
 AT_ONCE = 2 * 1024 * 1024 + 4096  # of such a buffer; it grows for the few messages that are longer
 GROWTH = 256 * 1024
 LOW_WATER_OCTETS = 256 * 1024  # of a long message that is awaited at a time, but not for longer than this
