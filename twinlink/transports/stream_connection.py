@@ -20,7 +20,7 @@ JOINED_OCTETS = 16 * 1024  # up to here, to copy a frame behind its head is quic
 AT_ONCE = 2 * 1024 * 1024 + 4096  # of such a buffer; it grows for the few messages that are longer
 GROWTH = 256 * 1024
 LOW_WATER_OCTETS = 256 * 1024  # of a long message that is awaited at a time, but not for longer than this
-LOW_WATER_S = 0.2
+LOW_WATER_S = 0.1  # so that the dialer, which ends what is silent, sees that something comes
 # What the kernel holds beyond what TCP has sent.  More waits here, where it is counted and where `offer` sees it.
 UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
