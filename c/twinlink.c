@@ -268,8 +268,11 @@ static uint64_t ring_place(const twinlink_flow *flow, uint64_t space)
 
 static bool ring_has_room(const twinlink_flow *flow, uint64_t at, uint64_t space)
 {
+  uint64_t tail = flow->producer.tail_octets;
+  if (tail == flow->producer.octets)
+    tail = at; /* it is empty, so what is passed at its end holds nothing */
   return flow->producer.position - flow->producer.tail_position < flow->messages &&
-         at + space - flow->producer.tail_octets <= flow->ring_octets;
+         at + space - tail <= flow->ring_octets;
 }
 
 void *twinlink_reserve(twinlink_flow *flow, size_t octets)
@@ -851,8 +854,8 @@ static void evict(twinlink_flow *flow)
   if (position >= flow->sent) {
     abandon(flow, EVICTED, entry->sequence, entry->sequence + 1);
     flow->sent = position + 1;
+    entry->before_octets = flow->sent_octets;
   }
-  entry->before_octets = flow->sent_octets;
   drop_kept(flow, entry);
   free_room(flow);
 }
@@ -1125,7 +1128,7 @@ static bool on_confirmed(twinlink *link, struct peer *peer, uint64_t confirmed, 
   uint64_t now = link->mono_ns;
   if (peer->confirmed < confirmed && confirmed <= now) {
     peer->confirmed = confirmed;
-    peer->confirmed_mono = most(peer->confirmed_mono, most(confirmed, now - HELLO_INTERVAL_NS));
+    peer->confirmed_mono = most(peer->confirmed_mono, most(confirmed, since(now, HELLO_INTERVAL_NS)));
     if (peer->state == UP)
       return false;
     come_up(link, peer);
@@ -2383,17 +2386,17 @@ static bool is_flow_config(const struct twinlink_flow_config *flow)
 {
   char name[TWINLINK_NAME_OCTETS];
   return flow->name != NULL && flow_of(flow->name, strlen(flow->name), "", name) && flow->ring_octets >= 256 &&
-         flow->ring_octets <= (uint64_t)1 << 40 && flow->messages >= 16 && flow->messages <= 131072 &&
+         flow->ring_octets <= SIZE_MAX / 2 / FLOWS && flow->messages >= 16 && flow->messages <= 131072 &&
          (flow->messages & (flow->messages - 1)) == 0 && flow->reserve_octets < flow->ring_octets;
 }
 
-/* A name that JSON needs not escape, and that every node takes. */
+/* A name that JSON needs not escape, and that every node takes: printable ASCII, however `char` is signed. */
 static bool is_node_name(const char *node)
 {
   if (node == NULL || strlen(node) < 1 || strlen(node) > NODE_CHARACTERS)
     return false;
   for (; *node != 0; node++)
-    if (*node < 0x20 || *node == 0x7f || *node == '"' || *node == '\\')
+    if (*node < 0x20 || *node > 0x7e || *node == '"' || *node == '\\')
       return false;
   return true;
 }
@@ -2408,6 +2411,9 @@ static int check_config(const struct twinlink_config *config)
               config->receive_slots <= WINDOW;
   for (uint32_t f = 0; good && f < config->flow_count; f++)
     good = is_flow_config(config->flows + f);
+  for (uint32_t f = 1; good && f < config->flow_count; f++)
+    for (uint32_t other = 0; other < f; other++)
+      good = good && strcmp(config->flows[f].name, config->flows[other].name) != 0;
   if (good && config->receive_flow != NULL)
     good = config->receive_slots >= 1 && flow_of(config->receive_flow, strlen(config->receive_flow), "", name);
   return good ? TWINLINK_OK : TWINLINK_WRONG_CONFIG;

@@ -85,7 +85,7 @@ typedef void twinlink_on_event(void *context, const struct twinlink_event *event
 typedef void twinlink_on_message(void *context, const struct twinlink_message *message);
 
 struct twinlink_flow_config {
-  const char *name;        /* [A-Za-z0-9][A-Za-z0-9._-]{0,62} */
+  const char *name;        /* [A-Za-z0-9][A-Za-z0-9._-]{0,62}, each once */
   size_t ring_octets;      /* messages are kept here until they are acknowledged, each with its header; at least 256 */
   uint32_t messages;       /* so many are kept or not consumed yet, at most; a power of two, at least 16 */
   size_t reserve_octets;   /* kept free for new messages, at the cost of those kept for peers that are down */
@@ -95,7 +95,7 @@ struct twinlink_flow_config {
 struct twinlink_config {
   uint32_t abi;    /* TWINLINK_ABI */
   uint32_t octets; /* sizeof(struct twinlink_config) */
-  const char *node;
+  const char *node; /* 1 to 255 printable characters of ASCII, without " and \ */
   uint64_t epoch; /* 64 random bits, drawn anew for each session, not 0 */
   const struct twinlink_flow_config *flows;
   uint32_t flow_count;

@@ -249,6 +249,8 @@ static void put_message(twinlink_websocket *socket, const struct twinlink_frame 
 {
   uint8_t mask[4], topic[256];
   struct buffer *out = &socket->out;
+  if (frame->topic_octets >= sizeof topic || frame->size > socket->longest_out - HEAD_OCTETS - sizeof topic)
+    return; /* longer than the caller said: it stays outstanding */
   topic[0] = (uint8_t)frame->topic_octets;
   memcpy(topic + 1, frame->topic, frame->topic_octets);
   size_t before = 1 + frame->topic_octets;
@@ -380,11 +382,15 @@ static void transmit(twinlink_websocket *socket, twinlink *link)
 {
   struct twinlink_frame frame;
   struct buffer *out = &socket->out;
-  while (socket->state == OPEN && out->room - out->end >= socket->longest_out &&
-         twinlink_poll_transmit(link, &frame, twinlink_mono_ns(), twinlink_now_ns()))
-    put_message(socket, &frame);
-  if (socket->state == OPEN || socket->state == GREETING)
-    flush(socket);
+  bool waited;
+  do {
+    while (socket->state == OPEN && out->room - out->end >= socket->longest_out &&
+           twinlink_poll_transmit(link, &frame, twinlink_mono_ns(), twinlink_now_ns()))
+      put_message(socket, &frame);
+    waited = out->end > 0;
+    if (socket->state == OPEN || socket->state == GREETING)
+      flush(socket);
+  } while (socket->state == OPEN && waited && out->end == 0); /* there is room now for what had none */
 }
 
 static void wait_readable(twinlink_websocket *socket, const twinlink *link, uint64_t wait_ns)
@@ -421,6 +427,16 @@ void twinlink_websocket_step(twinlink_websocket *socket, twinlink *link, uint64_
   transmit(socket, link);
 }
 
+/* Reads on until the listener ends the connection: with something unread, TCP would reset it, and drop what is to leave. */
+static void await_end(const twinlink_websocket *socket, uint64_t begin, uint64_t within_ns)
+{
+  ssize_t got;
+  do {
+    poll(&(struct pollfd){socket->fd, POLLIN, 0}, 1, 10);
+    got = recv(socket->fd, socket->in.of, socket->in.room, 0);
+  } while (age_ns(begin) < within_ns && (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))));
+}
+
 void twinlink_websocket_close(twinlink_websocket *socket, twinlink *link, uint64_t within_ns)
 {
   uint64_t begin = twinlink_mono_ns();
@@ -432,8 +448,8 @@ void twinlink_websocket_close(twinlink_websocket *socket, twinlink *link, uint64
   if (socket->state == OPEN) {
     put_control(socket, CLOSE, (const uint8_t *)"\x03\xe8", 2);
     flush(socket);
-    if (socket->fd >= 0)
-      shutdown(socket->fd, SHUT_WR);
+    if (socket->fd >= 0 && shutdown(socket->fd, SHUT_WR) == 0)
+      await_end(socket, begin, within_ns);
   }
   disconnect(socket);
 }

@@ -17,7 +17,7 @@ struct twinlink_websocket_config {
   const char *host; /* an IPv4 or IPv6 address */
   uint16_t port;
   uint64_t epoch;        /* of the node, which the listener is told */
-  size_t send_octets;    /* of the longest payload that the node sends */
+  size_t send_octets;    /* of the longest payload that the node sends; of a longer one, and behind it, nothing arrives */
   size_t receive_octets; /* of the longest payload that it takes */
 };
 

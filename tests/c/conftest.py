@@ -9,7 +9,7 @@ from tests.c.library import load
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ct.CDLL:
-    """`twinlink.c`, for ctypes."""
+    """`twinlink.c` and `twinlink_websocket.c`, for ctypes."""
     return load(Path(tmp_path_factory.mktemp("library")))
 
 

@@ -66,12 +66,13 @@ class Stats(ct.Structure):
 
 
 def load(directory: Path) -> ct.CDLL:
-    """The library, built into this directory."""
+    """The library with the driver for WebSocket, built into this directory."""
     library = ct.CDLL(
         str(
             build(
                 directory / "libtwinlink.so",
                 SOURCES / "twinlink.c",
+                SOURCES / "twinlink_websocket.c",
                 options=("-O1", "-fPIC", "-shared", "-DTWINLINK_SHARED"),
             )
         )

@@ -68,6 +68,7 @@ def ledger(sender: Program) -> tuple[dict[str, int], set[int]]:
     return stats, named
 
 
+@whole
 def test_slots_and_decisions_arrive(started: Start, slots_program: Path) -> None:
     endpoint = free_endpoint(1)
     receiver = twin(started, endpoint)
@@ -109,10 +110,10 @@ def test_connections_that_are_cut(started: Start, slots_program: Path) -> None:
     receiver = twin(started, f"tcp/127.0.0.2:{port}")
     proxy = started(start_module("tests.faults.proxy", "127.0.0.2", port, 1))
     proxy.wait_for("listening")
-    sender = started(start_slots(slots_program, "127.0.0.1", port, 4, PACE))
+    sender = started(start_slots(slots_program, "127.0.0.1", port, 3, PACE))
     sender.wait_for("peer_up")
     for _ in range(3):
-        time.sleep(0.8)
+        time.sleep(0.6)
         proxy.tell("reset")
     stats, named = ledger(sender)
     receiver.end()
@@ -120,6 +121,7 @@ def test_connections_that_are_cut(started: Start, slots_program: Path) -> None:
     assert arrived == sorted(set(arrived))
     assert set(range(stats["sent"])) - set(arrived) == named
     assert not named  # the ring holds three seconds of slots
+    assert stats["decisions"]
 
 
 @whole
@@ -179,6 +181,7 @@ def test_a_twin_that_is_stopped(started: Start, slots_program: Path) -> None:
     assert stats["sent"] - len(arrived) > 0
 
 
+@whole
 def test_a_twin_that_is_killed_and_starts_anew(started: Start, slots_program: Path) -> None:
     endpoint = free_endpoint(1)
     first = twin(started, endpoint)

@@ -9,9 +9,11 @@ import pytest
 
 from tests.c.building import SOURCES, build, needs_compiler
 from tests.c.library import ABI, Config, FlowConfig, Node
+from twinlink.protocol.frames import HELLO_TOPIC, Kind, frame
 
 pytestmark = needs_compiler
 NOW_NS = 10**15
+MS = 10**6
 
 
 def config(**given: object) -> Config:
@@ -30,6 +32,7 @@ def flow(**given: object) -> FlowConfig:
         ({"octets": 8}, {}, "another version"),
         ({"node": b""}, {}, "out of its range"),
         ({"node": b'a"b'}, {}, "out of its range"),
+        ({"node": "\u00e9".encode()}, {}, "out of its range"),
         ({"node": b"x" * 256}, {}, "out of its range"),
         ({"epoch": 0}, {}, "out of its range"),
         ({"receive_flow": b"_link", "receive_slots": 1}, {}, "out of its range"),
@@ -47,6 +50,11 @@ def test_a_wrong_configuration_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=says):
         Node(library, config(**given), [flow(**of_flow)], NOW_NS)
+
+
+def test_two_flows_of_one_name_are_refused(library: ct.CDLL) -> None:
+    with pytest.raises(ValueError, match="out of its range"):
+        Node(library, config(), [flow(), flow(name=b"g"), flow()], NOW_NS)
 
 
 def test_memory_that_is_not_aligned_is_refused(library: ct.CDLL) -> None:
@@ -69,6 +77,25 @@ def test_what_is_longer_than_the_ring_never_fits(library: ct.CDLL) -> None:
     node = Node(library, config(), [flow()], NOW_NS)
     assert node.send(0, bytes(4096 - 32), NOW_NS)
     assert not node.send(0, bytes(4096 - 31), NOW_NS)
+
+
+def test_an_empty_ring_takes_what_is_longer_than_half_of_it_wherever_it_is(library: ct.CDLL) -> None:
+    node = Node(library, config(), [flow()], NOW_NS)
+    for octets in (2000, 3000, 100, 3000, 4096 - 32):
+        assert node.send(0, bytes(octets), NOW_NS)
+        node.on_time(NOW_NS, NOW_NS)  # no peer is up, so none of it is kept
+
+
+def test_a_clock_that_begins_at_zero_shows_a_silent_peer_in_time(library: ct.CDLL) -> None:
+    node = Node(library, config(), [flow()], 0)
+    node.on_time(60 * MS, 60 * MS)
+    number = int.from_bytes(node.frames(60 * MS)[0][1][16:24])
+    hello = b'{"node":"peer","heard":{"%016x":%d},"flows":{},"repairs":true,"detect":[]}' % (1, number)
+    node.receive(HELLO_TOPIC, frame(Kind.HELLO, 2, 1, 0, hello), 61 * MS)
+    assert [one["event"] for one in node.events] == ["peer_up"]
+    for ms in range(61, 2000):
+        node.on_time(ms * MS, ms * MS)
+    assert [one["event"] for one in node.events] == ["peer_up", "peer_down"]
 
 
 def test_a_shared_library_has_nothing_but_the_api(library: ct.CDLL, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import ctypes as ct
 
 import pytest
 
-from tests.c.building import needs_compiler
+from tests.c.building import SEEDS, needs_compiler
 from tests.c.lossy import World
 
 pytestmark = needs_compiler
@@ -21,7 +21,7 @@ def judge(world: World) -> None:
     assert set(range(world.asked)) - set(world.decisions) == world.lost_by_python()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_message_arrives_over_a_path_that_loses(library: ct.CDLL, seed: int) -> None:
     world = World(library, seed, loss=0.1, delay_ms=20, ring_octets=1 << 20)
     for _ in range(3000):
@@ -36,11 +36,11 @@ def test_every_message_arrives_over_a_path_that_loses(library: ct.CDLL, seed: in
     assert world.arrived == list(range(world.given))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_a_cut_costs_is_named(library: ct.CDLL, seed: int) -> None:
     """The ring holds less than is sent while the path is cut for seconds: the oldest make room."""
     world = World(library, seed, loss=0.02, delay_ms=10, ring_octets=64 * 1024)
-    for _ in range(12_000):
+    for _ in range(8_000):
         if world.ms > 300 and world.ms % 5 == 0:
             world.send(world.chance.randint(100, 2000))
         if world.ms % 1000 == 0:
@@ -51,7 +51,7 @@ def test_what_a_cut_costs_is_named(library: ct.CDLL, seed: int) -> None:
     assert world.lost_by_c()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(SEEDS // 2))
 def test_what_a_peer_that_stays_away_has_not_acknowledged_is_named(library: ct.CDLL, seed: int) -> None:
     """Some of it was evicted, some announced as abandoned when the peer was back for a moment, some is kept."""
     world = World(library, seed, loss=0.05, delay_ms=10, ring_octets=48 * 1024)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.c.building import needs_compiler
+from tests.c.building import SEEDS, needs_compiler
 from tests.c.library import ABI, Config, FlowConfig, Node
 from tests.c.lossy import MS, Path, Raw
 from tests.traces.node import START_NS
@@ -119,7 +119,7 @@ def judge(star: Star, peer: Peer) -> None:
         assert set(range(arrived[0], end)) - set(arrived) - named == set(), "neither delivered nor named"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_each_message_is_delivered_or_named_for_each_peer(library: ct.CDLL, seed: int) -> None:
     star = Star(library, seed)
     for _ in range(MILLISECONDS):

@@ -11,7 +11,7 @@ import pytest
 from tests.c.building import ROOT, SANITIZERS, WHOLE, build, compilers, needs_compiler
 
 pytestmark = needs_compiler
-FRAMES = int(os.environ.get("TWINLINK_TEST_FUZZ", "300000"))  # 10,000,000 take 15 s
+FRAMES = int(os.environ.get("TWINLINK_TEST_FUZZ", "300000" if WHOLE else "50000"))  # 10,000,000 take 15 s
 THREADS = ("-fsanitize=thread", "-g", "-O1", "-pthread")
 
 

@@ -14,6 +14,7 @@ pytestmark = needs_compiler
 
 AT_ONCE = "its application gets each message at once, by a call: nothing waits to be consumed"
 NO_DETECT = "it repairs all that it sends, and rejects what its peer does not repair"
+NO_RUNS = "it neither sends runs nor says that it reads them, so a frame of this kind is an unknown one"
 NOT_IMPLEMENTED = {
     "batched-acks-before-nak": "it acknowledges each message at once, so those acks are two frames",
     "consumed-does-not-exceed": AT_ONCE,
@@ -23,6 +24,19 @@ NOT_IMPLEMENTED = {
     "credit-counts-messages": AT_ONCE,
     "detect-begins-where-since-says": NO_DETECT,
     "detect-reports-gaps": NO_DETECT,
+    **dict.fromkeys(
+        (
+            "drops-run",
+            "drops-run-beyond-the-last-number",
+            "drops-run-of-nothing",
+            "drops-run-of-too-many",
+            "reads-run",
+            "run-behind-a-gap",
+            "run-of-a-batch",
+            "says-that-it-reads-runs",
+        ),
+        NO_RUNS,
+    ),
     "goes-on-without-one-that-withholds": "a MAY: it waits for every peer that is up",
     "nothing-follows-a-successor": "it takes no message before a hello of its session: that is retransmitted",
     "refuses-before-a-hello": "its window is 64 messages and its slots, not octets",

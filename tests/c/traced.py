@@ -60,7 +60,8 @@ class CNode:
         self._note()
 
     def send(self, flow: str, payload: bytes, settings: dict[str, Any]) -> None:
-        self._node.send(self._flows.index(flow), payload, self._now_ns)
+        for _ in range(settings.get("count", 1)):
+            self._node.send(self._flows.index(flow), payload, self._now_ns)
         self._note()
 
     def subscribe(self, flow: str) -> None:

@@ -39,10 +39,7 @@ def test_two_sides_do_not_meet_until_both_trust_each_other(
         up, down = connector.sender("up"), listener.sender("down")
         with pytest.raises(twinlink.AuthenticationError) as raised:
             connector.wait_ready(patience(REFUSED_S))
-        if cell.repair is not None or transport not in {
-            "websocket",
-            "tcp",
-        }:  # test_authenticated_websocket.py has its texts
+        if cell.repair is not None or transport not in OWN_TEXTS:
             assert cell.says in str(raised.value)
         if cell.refusal is not None and transport in REPORT_REFUSED:
             event = wait_for_event(listener, twinlink.Refused)

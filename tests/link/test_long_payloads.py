@@ -37,7 +37,7 @@ def warm_up(sender: twinlink.Sender) -> None:
     wait_until(is_fast)
 
 
-@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket"])
+@pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket", "tcp"])
 def test_what_may_change_is_copied_at_send_and_every_long_message_is_recorded(
     transport: TransportName, endpoint: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,9 @@ from twinlink.protocol.frames import HEADER_OCTETS, HELLO_TOPIC, SplitFrame
 from twinlink.testing import patience, wait_until
 from twinlink.testing.base import drain, malformed
 from twinlink.transports.receive_buffers import KEPT, ReceiveBuffers
-from twinlink.transports.stream_connection import AT_ONCE, LONG_OCTETS, Message
+from twinlink.transports.stream import CHECK_S
+from twinlink.transports.stream_connection import AT_ONCE, LONG_OCTETS, LOW_WATER_S, Message
+from twinlink.transports.stream_dialer import FRESH_S
 from twinlink.transports.tcp_stream import ADMITTED, MAGIC, PING, PONG, TcpStream, encode
 
 MIB = 1024 * 1024
@@ -203,6 +205,11 @@ def test_a_long_message_that_comes_slowly_keeps_its_connection(endpoint: str) ->
             slow.sendall(bytes(100))
         assert ended(listener, "heartbeat_timeout_ms") == 0
         wait_until(lambda: ended(listener, "heartbeat_timeout_ms") == 1)
+
+
+def test_a_connection_that_awaits_octets_is_not_taken_for_silent() -> None:
+    """The dialer ends one on which nothing was read for `FRESH_S`; limits are looked at after a poll."""
+    assert LOW_WATER_S + 2 * CHECK_S < FRESH_S
 
 
 # Parsing

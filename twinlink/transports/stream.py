@@ -90,7 +90,7 @@ class StreamTransport(Transport):
         return 0 if self.listening else 1
 
     def _context(self) -> ssl.SSLContext | None:
-        """For the TLS of a new connection; None for plain ``ws``."""
+        """For the TLS of a new connection; None for none."""
         return self._identity.context if self._identity is not None else self._tls
 
     def open(self) -> None:

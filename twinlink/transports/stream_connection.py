@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from .base import Frame
@@ -15,10 +16,11 @@ from .receive_buffers import ReceiveBuffers
 READ_OCTETS = 64 * 1024  # at a time
 READS = 16  # in a row, while a long message is incomplete
 LONG_OCTETS = 64 * 1024  # a longer message is read into a buffer of its own, of which the link gets a view
+JOINED_OCTETS = 16 * 1024  # up to here, to copy a frame behind its head is quicker than to send it from where it is
 AT_ONCE = 2 * 1024 * 1024 + 4096  # of such a buffer; it grows for the few messages that are longer
 GROWTH = 256 * 1024
 LOW_WATER_OCTETS = 256 * 1024  # of a long message that is awaited at a time, but not for longer than this
-LOW_WATER_S = 0.2
+LOW_WATER_S = 0.1  # so that the dialer, which ends what is silent, sees that something comes
 # What the kernel holds beyond what TCP has sent.  More waits here, where it is counted and where `offer` sees it.
 UNSENT_IN_KERNEL = 256 * 1024
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: discard what is unsent
@@ -105,6 +107,7 @@ class StreamConnection(ABC):
         self._in_tls_handshake = self._tls is not None and self._tls.version() is None
         if self._tls is not None and not self._in_tls_handshake:
             self.certificate = self._tls.getpeercert(binary_form=True) or b""
+        self._decrypted = 0  # octets that OpenSSL holds, of a record that was read in part
         self._lock = threading.Lock()  # of what is to be sent; with TLS, also of what is received
         self._unsent: deque[memoryview] = deque()
         self._blocked = False
@@ -143,7 +146,7 @@ class StreamConnection(ABC):
         if self.ended:  # by `abort`
             return
         try:
-            for _ in range(READS):
+            for reads in count(1):
                 if self._buffer is None and not self._long:
                     octets = self._receive(None)
                     received = None if octets is None else len(octets)
@@ -163,7 +166,9 @@ class StreamConnection(ABC):
                 if not received:
                     self.ended = True
                     self._on_end()
-                if self.inbox or self.ended or not self.partial_octets:
+                if self._decrypted and not self.ended:  # no event of the socket would tell of it
+                    continue
+                if reads >= READS or self.inbox or self.ended or not self.partial_octets:
                     break
         except BaseException:  # Ctrl-C: a part may have been taken in
             self.abort()
@@ -209,7 +214,9 @@ class StreamConnection(ABC):
                     self._tls.do_handshake()
                     self._in_tls_handshake = False
                     self.certificate = self._tls.getpeercert(binary_form=True) or b""
-                return self._tls.recv(READ_OCTETS) if into is None else self._tls.recv_into(into)
+                received = self._tls.recv(READ_OCTETS) if into is None else self._tls.recv_into(into)
+                self._decrypted = self._tls.pending()
+                return received
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return None
         except ssl.SSLError as error:

@@ -31,7 +31,7 @@ class StreamOptions(Options):
 
 
 def tls_context(options: StreamOptions, listening: bool) -> ssl.SSLContext | None:
-    """The context for TLS 1.2 or later; None for plain ``ws``.  Raises ConfigurationError."""
+    """The context for TLS 1.2 or later; None for none.  Raises ConfigurationError."""
     if listening and not options.tls_certificate:
         if options.tls or options.tls_trusted or options.tls_private_key:
             raise ConfigurationError("a listener needs its certificate for TLS: give tls_certificate")

@@ -20,14 +20,13 @@ from struct import Struct
 from ..protocol.frames import MessageFrame, SplitFrame
 from .base import Frame
 from .receive_buffers import ReceiveBuffers
-from .stream_connection import FOREIGN_TLS, Octets, StreamConnection, split
+from .stream_connection import FOREIGN_TLS, JOINED_OCTETS, Octets, StreamConnection, split
 
 MAGIC = b"twinlink/tcp/1\r\n"
 EPOCH_OCTETS = 8
 ADMITTED, FORBIDDEN = b"\0", b"\1"
 LENGTH_OCTETS = 4
 PING, PONG = bytes(LENGTH_OCTETS), b"\0\0\0\1\0"
-JOINED_OCTETS = 16 * 1024  # up to here, to copy a frame behind its head is quicker than to send it from where it is
 
 _head = Struct("!IB").pack
 

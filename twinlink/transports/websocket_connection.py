@@ -28,7 +28,7 @@ from ..protocol.frames import MessageFrame, SplitFrame
 from . import websocket_pages
 from .base import Frame
 from .receive_buffers import ReceiveBuffers
-from .stream_connection import FOREIGN_TLS, MALFORMED, Octets, StreamConnection, split
+from .stream_connection import FOREIGN_TLS, JOINED_OCTETS, MALFORMED, Octets, StreamConnection, split
 from .websocket_pages import Page
 
 SUBPROTOCOL = Subprotocol("twinlink.1")
@@ -42,7 +42,6 @@ MASKED, LENGTH = 0x80, 0x7F  # in the second
 TWO_MORE, EIGHT_MORE = 126, 127  # a length in so many octets of its own
 KEY_OCTETS = 4
 LEAST_HEAD = 2  # octets
-JOINED_OCTETS = 16 * 1024  # up to here, to copy a frame behind its head is quicker than to send it from where it is
 
 _short, _medium, _long = Struct("!BB").pack, Struct("!BBH").pack, Struct("!BBQ").pack
 
