@@ -41,6 +41,12 @@ class Attachments:
         self._states: dict[str, State] = {}
         self._states_lock = threading.Lock()
 
+    def _new_state_locks(self) -> None:
+        """In a forked process: a thread that held a lock stayed with the parent."""
+        self._states_lock = threading.Lock()
+        for state in self._states.values():
+            state._lock = threading.Lock()
+
     def _close_attachments(self) -> None:
         if self._recorder is not None:
             self._recorder.close()

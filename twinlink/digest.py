@@ -217,11 +217,14 @@ class Window:
         self.last_ns = max(self.last_ns, observed_ns)
 
     def sample(self, power: Rows) -> None:
-        """Take in the power of records that are sampled, LSB^2 per subcarrier, shape ``(records, n_prbs)``."""
+        """Take in the power of records that are sampled, LSB^2 per subcarrier, shape ``(records, n_prbs)``.
+
+        What is no number in the gNB's memory counts as 0.
+        """
         power = power[: MAX_ROWS - self._kept]
         self._kept += len(power)
         if len(power):
-            self._rows.append(power)
+            self._rows.append(np.where(np.isfinite(power), power, np.float32(0)))
 
     def threshold(self) -> float:
         """The power above which a PRB counts as occupied, LSB^2; 0 if nothing was sampled."""

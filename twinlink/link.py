@@ -347,6 +347,7 @@ class Link(Attachments, Misnamed):
         self._driver.new_locks()
         for sender in list(self._senders.values()):
             sender._new_locks()
+        self._new_state_locks()
         self._driver.close_flows()
 
     def _shut_down(self) -> None:

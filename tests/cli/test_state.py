@@ -75,6 +75,10 @@ def test_watches_and_holds_a_value_until_it_is_interrupted(start: Start) -> None
         (["set", "mode", "cell-1"], "set takes a key and a value, as in `twinlink state set mode cell-1 VALUE`"),
         (["remove", "mode"], "remove takes a key"),
         (["set", "mode", "cell-1", "x", "--hold"], "say when with --expires S"),
+        (["set", "mode", "cell-1", "x", "--column", "a b"], "column 'a b': a name has 1 to 63"),
+        (["set", "mode", "k" * 129, "x"], "a key has 1 to 128 octets"),
+        (["remove", "mode", "cell-1", "--hold", "--expires", "1"], "--expires and --hold are for set, not for remove"),
+        (["show", "mode", "--expires", "1"], "--expires and --hold are for set, not for show"),
         (["show", "a mode"], "state 'a mode': a name has 1 to 57"),
     ],
 )
@@ -92,3 +96,18 @@ def test_says_what_is_missing(start: Start) -> None:
         nothing = start("state", "show", "mode", "--connect", at, "--timeout", str(patience()))
         assert nothing.code() == 1
         assert nothing.out == ["no value: twin-1 is up; does a program there call link.state('mode')?"]
+
+
+def test_shows_a_state_that_changes_all_the_time(start: Start) -> None:
+    at = free_endpoint()
+    with twinlink.open("zeromq", listen=at, node="twin-1") as link:
+        state = link.state("mode")
+        shown = start("state", "show", "mode", "--connect", at)
+
+        def ended_while_it_is_renewed() -> bool:
+            state.desire("cell-1", "on", expires_s=1000)
+            return shown.process.poll() is not None
+
+        wait_until(ended_while_it_is_renewed)
+        assert shown.code() == 0
+        assert shown.out[1].endswith("on")

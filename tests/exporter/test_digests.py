@@ -1,5 +1,7 @@
 """Digests as the exporter makes them; no I/O."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from twinlink_exporter.digests import LATE_NS, Digests
@@ -71,3 +73,35 @@ def test_what_is_sent_of_the_agent_may_change(digests: Digests) -> None:
     digests.add_slot(HEAD, BEGIN_NS + WINDOW_NS, IQ, 0)
     (one,) = digests.take(BEGIN_NS + WINDOW_NS)
     assert (one.records, one.settings.first_prb) == (3, 7)
+
+
+def test_symbols_may_follow_slots_of_other_prbs(digests: Digests) -> None:
+    digests.add_slot(replace(HEAD, n_prbs=4), BEGIN_NS + 16, np.concatenate([IQ, IQ], axis=2), 0)
+    digests.add_symbol(symbol(20))
+    digests.add_symbol(symbol(WINDOW_NS))
+    (one,) = digests.take(BEGIN_NS + WINDOW_NS)
+    assert (one.records, one.settings) == (1, SETTINGS)
+    Digest.decode(one.encode())
+
+
+def test_slots_of_which_other_antennas_are_sent_are_in_the_same_window(digests: Digests) -> None:
+    digests.add_slot(HEAD, BEGIN_NS + 16, IQ, 0)
+    digests.add_slot(replace(HEAD, antennas=(0,)), BEGIN_NS + 32, IQ[:1], 0)
+    assert digests.answer(BEGIN_NS + 33).records == 6
+
+
+def test_values_that_are_no_numbers_count_as_0(digests: Digests) -> None:
+    samples = IQ.copy()
+    samples[0, 0, :12] = np.nan
+    samples[0, 1, :12] = np.inf
+    digests.add_slot(HEAD, BEGIN_NS + 16, samples, 0)
+    answer = Digest.decode(digests.answer(BEGIN_NS + 17).encode())
+    assert answer.sampled == 3
+    assert answer.power[1] == slot_power(HEAD, IQ, slot_mean=False).mean(axis=0)[1]
+
+
+def test_the_clock_may_be_set_back_while_nothing_is_heard(digests: Digests) -> None:
+    digests.add_symbol(symbol(5))
+    back_ns = BEGIN_NS - 3600 * WINDOW_NS
+    assert [one.window_ns for one in digests.take(back_ns)] == [BEGIN_NS]
+    assert [one.window_ns for one in digests.take(back_ns + WINDOW_NS + LATE_NS)] == [back_ns]

@@ -4,6 +4,7 @@ import pytest
 from twinlink_replay.twin.decision_path import DecisionPath
 
 import twinlink
+from twinlink.state.record import HEAD, MAX_NUMBER, Record, Slot, Stamp
 from twinlink.testing import free_endpoint, patience, wait_until
 
 
@@ -35,3 +36,20 @@ def test_goes_out_on_the_flow_and_to_an_exporter_that_knows_the_state_as_desired
             assert desired["gnb-1"].desired.payload == b"decision"  # type: ignore[union-attr]
         else:
             assert "gnb-1" not in desired
+
+
+def test_a_state_that_takes_nothing_more_keeps_no_decision_from_leaving() -> None:
+    at = free_endpoint(1)
+    with (
+        twinlink.open("memory", listen=at, node="twin-1") as twin,
+        twinlink.open("memory", connect=at, node="gnb-1") as gnb,
+    ):
+        path, desired, decisions = DecisionPath(twin), twin.state("prb-block"), gnb.receiver("control")
+        gnb.wait_ready(patience())
+        installed = Record(Slot("gnb-1", "installed"), Stamp(MAX_NUMBER, "gnb-1", gnb.epoch), 0, 0, None, b"{}")
+        gnb.sender("state.prb-block").send(HEAD + installed.encode())
+        wait_until(lambda: "gnb-1" in desired)
+        path.send(b"decision", "gnb-1", gnb.epoch, 2000)
+        message = decisions.receive(patience())
+        assert message is not None
+        assert message.payload == b"decision"

@@ -19,9 +19,9 @@ from twinlink.testing import free_endpoint, patience, wait_until
 from twinlink.testing.base import drain
 from twinlink.transport_options import TransportName
 
-each = pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket", "mqtt"])
+each = pytest.mark.parametrize("transport", ["memory", "zeromq", "zenoh", "websocket", "tcp", "mqtt"])
 STEPS = min(200, int(os.environ.get("TWINLINK_STATE_HISTORIES", "12")))
-PARTITION_S = float(os.environ.get("TWINLINK_STATE_PARTITION_S", "2"))
+PARTITION_S = float(os.environ.get("TWINLINK_STATE_PARTITION_S", "1"))
 
 
 def values(link: twinlink.Link) -> dict[tuple[str, str], tuple[int, str, bytes]]:
@@ -118,7 +118,7 @@ def order(proxy: subprocess.Popen[str], line: str) -> None:
     print(line, file=proxy.stdin, flush=True)
 
 
-@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "websocket", "mqtt"])
+@pytest.mark.parametrize("transport", ["zeromq", "zenoh", "websocket", "tcp", "mqtt"])
 def test_a_partition_with_changes_on_both_sides_ends_as_the_rule_says(
     transport: TransportName, path: tuple[str, str, subprocess.Popen[str]]
 ) -> None:

@@ -1,6 +1,7 @@
 """The rules of a state, one by one, on replicas without a link."""
 
 import itertools
+import time
 from random import Random
 
 import pytest
@@ -158,6 +159,21 @@ def test_a_slow_peer_gets_the_newest_values_and_not_all() -> None:
     newest = replica.poll_transmit(0)
     assert newest is not None
     assert newest.endswith(b"99")
+
+
+def test_a_value_that_is_set_often_while_no_ack_comes_is_sent_again() -> None:
+    replica = Replica("a", 1)
+    replica.on_peer_up(7, "b", 0)
+    sequence = 0
+    for number in range(20):
+        replica.write(CELL, bytes(MAX_PAYLOAD), number, 0)
+        while replica.poll_transmit(0) is not None:
+            replica.on_sent(sequence, 0)
+            sequence += 1
+    due = replica.next_timeout()  # the newest value has not left, and of all that has nothing may arrive
+    assert due is not None
+    replica.on_timeout(due)
+    assert replica.poll_transmit(due) is not None
 
 
 def test_a_listener_passes_on_what_one_connector_says_to_the_others() -> None:
@@ -327,6 +343,23 @@ def test_notes_of_what_was_removed_do_not_fill_it() -> None:
     assert len(replica._entries) <= MAX_VALUES
 
 
+def test_a_note_costs_no_search_of_a_full_table() -> None:
+    replica, most = Replica("a", 1), MERGE_FACTOR * MAX_VALUES
+
+    def takes_s(first: int, count: int) -> float:
+        notes = (record(n + 1, octets=None, slot=desired(str(n))) for n in range(first, first + count))
+        octets, began_s = message(*notes), time.process_time()
+        take(replica, octets)
+        return time.process_time() - began_s
+
+    while_empty = takes_s(0, most // 2)
+    takes_s(most // 2, most // 2)
+    assert takes_s(most, most // 2) < 10 * while_empty
+    assert len(replica._entries) == most
+    assert replica.counters["forgotten"] == most // 2
+    assert {desired(str(most // 2 - 1)), desired(str(most // 2))} & set(replica._entries) == {desired(str(most // 2))}
+
+
 # Roles
 
 
@@ -353,6 +386,24 @@ def test_a_twin_that_restarted_learns_what_it_had_desired_and_passes_it_on_as_re
     octets = twin.poll_transmit(0)
     assert octets is not None
     assert take(gnb, octets) == ["set"]
+
+
+def test_a_recalled_value_that_was_altered_gives_way_to_the_one_of_its_author() -> None:
+    twin = Replica("twin-2", 2, relays=True)
+    twin.on_peer_up(8, "gnb-2", 0)
+    forged = record(1, "twin-1", b"forged", remaining_ms=100)
+    assert take(twin, message(forged), may_desire=False) == ["set"]
+    assert take(twin, message(record(1, "twin-1", b"true")), epoch=9) == ["set"]
+    assert twin.on_timeout(S) == []
+    value = twin.value(CELL, 0)
+    assert value is not None
+    assert value.payload == b"true"
+    octets = twin.poll_transmit(0)
+    assert octets is not None
+    assert [(one.payload, one.recalled) for one in decode(octets)] == [(b"true", False)]
+    assert take(twin, message(record(1, "twin-1", b"forged")), may_desire=False) == []
+    assert take(twin, message(record(1, "twin-1", None, remaining_ms=0)), may_desire=False) == []
+    assert twin.value(CELL, 0) == value
 
 
 def test_an_observer_sends_nothing() -> None:

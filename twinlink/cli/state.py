@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from twinlink import AckTimeout, Change, ConfigurationError, Link, State, TwinlinkError, Value
+from twinlink import AckTimeout, Change, ConfigurationError, Link, MalformedPayload, State, TwinlinkError, Value
 from twinlink.state import MAX_PAYLOAD, check_name
+from twinlink.state.record import check_column, check_key
 
 from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, rendered
@@ -37,6 +38,7 @@ twinlink state set mode cell-1 sensing --expires 2 --hold  # until Ctrl-C
 twinlink state remove prb-block cell-1 --connect 10.0.0.5
 """
 _QUIET_S = 0.3  # without a change: what the peers know is here
+_SETTLE_S = 1.0  # at most, where a value changes all the time
 _RENEWALS = 3  # of a value that is held, while it would stand
 
 
@@ -86,8 +88,16 @@ def _check(given: argparse.Namespace) -> bytes | None:
         raise ConfigurationError(f"set takes a key and a value, as in `twinlink state set {given.name} cell-1 VALUE`")
     if action == "remove" and len(words) != 1:
         raise ConfigurationError(f"remove takes a key, as in `twinlink state remove {given.name} cell-1`")
+    if action != "set" and (given.hold or given.expires is not None):
+        raise ConfigurationError(f"--expires and --hold are for set, not for {action}: leave them out")
     if given.hold and given.expires is None:
         raise ConfigurationError("--hold sets a value again before it ends: say when with --expires S")
+    if action in {"set", "remove"}:
+        try:
+            check_column(given.column)
+            check_key(words[0])
+        except MalformedPayload as error:
+            raise ConfigurationError(str(error)) from None
     if action != "set":
         return None
     if words[1] != "-":
@@ -99,7 +109,8 @@ def _check(given: argparse.Namespace) -> bytes | None:
 
 def _settle(state: State, stop: Stop) -> None:
     """Return when the peers have said what they know; a value that is set then is newer than all of that."""
-    while not stop.requested and state.receive(_QUIET_S) is not None:
+    ends_s = time.monotonic() + _SETTLE_S
+    while not stop.requested and time.monotonic() < ends_s and state.receive(_QUIET_S) is not None:
         pass
 
 

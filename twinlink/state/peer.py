@@ -110,8 +110,11 @@ class Peer:
 
     @property
     def resend_mono_ns(self) -> int | None:
-        """When to send again what it has not acknowledged; None: there is nothing, or it is down."""
-        return self._since_mono_ns + self._resend_ns if self.up and self.in_flight else None
+        """When to send again what it has not acknowledged; None: there is nothing, or it is down.
+
+        Messages of which all values were replaced count, too: they leave no room for the new ones.
+        """
+        return self._since_mono_ns + self._resend_ns if self.up and (self.in_flight or self._awaited) else None
 
     def resend(self, mono_ns: int) -> None:
         """Send again what it has not acknowledged."""

@@ -75,6 +75,7 @@ class Replica:
         self._clock = 0  # highest version seen
         self._live, self._octets = 0, 0  # values with a payload, and octets of those
         self._expiring: list[tuple[int, Slot, Stamp]] = []  # heap; some have been replaced
+        self._gone: list[tuple[Stamp, Slot]] = []  # heap of notes; some have been replaced
         self._leaving: tuple[list[tuple[Peer, Sent]], int] = ([], 0)
 
     # What the application does
@@ -207,7 +208,8 @@ class Replica:
     ) -> What | None:
         slot, before = record.slot, self._entries.get(record.slot)
         self._clock = max(self._clock, record.stamp.version)
-        if before is not None and record.stamp <= before.stamp:
+        is_authorised = before is not None and before.recalled and not recalled  # the recalled one may be altered
+        if before is not None and (record.stamp, is_authorised) <= (before.stamp, False):
             if record.stamp < before.stamp:
                 self.counters["older"] += 1
                 return None
@@ -224,9 +226,10 @@ class Replica:
         self._put(slot, Entry(record.stamp, record.set_at_ns, record.answers, payload, ends, recalled, epoch))
         if peer is not None:
             peer.has(slot)
-        self._owe_others(slot, epoch, only_absent=not self._relays)
+        self._owe_others(slot, epoch, only_absent=not (self._relays or is_authorised))
         if payload is not None:
-            return "set"
+            is_known = before is not None and (before.stamp, before.payload) == (record.stamp, payload)
+            return None if is_known else "set"
         if before is None or before.payload is None:
             return None
         return "removed" if ends is None else "expired"
@@ -235,10 +238,7 @@ class Replica:
         """The value that stands came once more: its peer has it."""
         if peer is not None:
             peer.has(record.slot)
-        if entry.recalled and not recalled:  # from a peer that may desire, this time
-            entry.recalled = False
-            self._owe_others(record.slot, 0, only_absent=False)
-        if record.remaining_ms == 0 and entry.payload is not None:
+        if record.remaining_ms == 0 and entry.payload is not None and recalled <= entry.recalled:
             self._expire(record.slot, entry)
             return "expired"
         return None
@@ -285,7 +285,7 @@ class Replica:
     def next_timeout(self) -> int | None:
         """When `on_timeout` is to be called, in monotonic ns; None: not before something else happens."""
         due = [when for peer in self.peers.values() if (when := peer.resend_mono_ns) is not None]
-        while self._expiring and not self._is_current(*self._expiring[0][1:]):
+        while self._expiring and not self._is_current(*self._expiring[0]):
             heapq.heappop(self._expiring)
         if self._expiring:
             due.append(self._expiring[0][0])
@@ -295,8 +295,8 @@ class Replica:
         """Let expire what is due, and send again what was not acknowledged; returns what has changed."""
         changes = []
         while self._expiring and self._expiring[0][0] <= mono_ns:
-            _, slot, stamp = heapq.heappop(self._expiring)
-            if self._is_current(slot, stamp):
+            _, slot, _ = one = heapq.heappop(self._expiring)
+            if self._is_current(*one):
                 self._expire(slot, self._entries[slot])
                 changes.append(self._change(slot, "expired", mono_ns))
         for peer in self.peers.values():
@@ -304,9 +304,11 @@ class Replica:
                 peer.resend(mono_ns)
         return changes
 
-    def _is_current(self, slot: Slot, stamp: Stamp) -> bool:
+    def _is_current(self, ends_mono_ns: int, slot: Slot, stamp: Stamp) -> bool:
         entry = self._entries.get(slot)
-        return entry is not None and entry.stamp == stamp and entry.payload is not None
+        if entry is None or entry.payload is None:
+            return False
+        return (entry.stamp, entry.ends_mono_ns) == (stamp, ends_mono_ns)
 
     def _expire(self, slot: Slot, entry: Entry) -> None:
         self._put(slot, Entry(entry.stamp, entry.set_at_ns, entry.answers, None, 0, entry.recalled, entry.source))
@@ -323,8 +325,13 @@ class Replica:
         if entry.ends_mono_ns and entry.payload is not None:
             heapq.heappush(self._expiring, (entry.ends_mono_ns, slot, entry.stamp))
             if len(self._expiring) > 2 * len(self._entries) + 64:  # mostly replaced ones
-                self._expiring = [one for one in self._expiring if self._is_current(*one[1:])]
+                self._expiring = [one for one in self._expiring if self._is_current(*one)]
                 heapq.heapify(self._expiring)
+        elif entry.payload is None:
+            heapq.heappush(self._gone, (entry.stamp, slot))
+            if len(self._gone) > 2 * len(self._entries) + 64:
+                self._gone = [one for one in set(self._gone) if self._is_note(*one)]
+                heapq.heapify(self._gone)
 
     def _make_room(self, slot: Slot, payload: bytes | None, factor: int) -> bool:
         """Whether a value fits, or the note that one is gone; forgets such notes where that helps."""
@@ -335,11 +342,16 @@ class Replica:
         if payload is not None and (octets > factor * MAX_OCTETS or live > factor * MAX_VALUES):
             return False
         if before is None and len(self._entries) >= factor * MAX_VALUES:
-            gone = [(entry.stamp, slot) for slot, entry in self._entries.items() if entry.payload is None]
-            if not gone:
+            while self._gone and not self._is_note(*self._gone[0]):
+                heapq.heappop(self._gone)
+            if not self._gone:
                 return False
-            self._forget(min(gone)[1])
+            self._forget(heapq.heappop(self._gone)[1])
         return True
+
+    def _is_note(self, stamp: Stamp, slot: Slot) -> bool:
+        entry = self._entries.get(slot)
+        return entry is not None and entry.stamp == stamp and entry.payload is None
 
     def _forget(self, slot: Slot) -> None:
         del self._entries[slot]

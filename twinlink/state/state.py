@@ -154,8 +154,7 @@ class State:
         octets = None if payload is None else payload if type(payload) is bytes else bytes(octets_of(payload))
         lifetime_ns = None if expires_s is None else int(expires_s * 1e9)
         with DeferSignals(), self._lock:
-            if self._link.closed:
-                raise LinkClosed(f"the link of state {self.name!r} was closed")
+            self._link._check_open()
             version = self._replica.write(
                 Slot(key, column), octets, time.time_ns(), time.monotonic_ns(), lifetime_ns=lifetime_ns, answers=answers
             )

@@ -18,7 +18,7 @@ class Digests:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings = self._settings_of_symbols = settings
         self._head: SlotSpectrum | None = None
         self._window: Window | None = None
         self._missed = 0  # in this window
@@ -26,6 +26,8 @@ class Digests:
 
     def add_symbol(self, spectrum: Spectrum) -> None:
         """A symbol was heard."""
+        self._head = None
+        self._set(self._settings_of_symbols)
         window = self._count(spectrum.observed_ns, 1)
         window.sample(symbol_power(spectrum.samples[None]))
 
@@ -40,11 +42,12 @@ class Digests:
         """
         if head is not self._head:
             self._head = head
-            self._settings = Settings(
-                head.n_prbs_carrier, head.first_prb, head.n_prbs, head.scs_hz, head.centre_hz, int(head.content),
-                head.slot_mean, head.every,
+            self._set(
+                Settings(
+                    head.n_prbs_carrier, head.first_prb, head.n_prbs, head.scs_hz, head.centre_hz, int(head.content),
+                    head.slot_mean, head.every,
+                )
             )  # fmt: skip
-            self._window = None  # what a window holds is of one kind
         records = 1 if head.slot_mean else samples.shape[1]
         window = self._count(observed_ns, records)
         self._missed += missing * records
@@ -58,6 +61,9 @@ class Digests:
         if now_ns >= self._window.begin_ns + WINDOW_NS + LATE_NS:
             self._end(self._window)
             self._window = Window(max(self._window.begin_ns + WINDOW_NS, begin_of(now_ns - LATE_NS)))
+        elif now_ns < self._window.begin_ns - LATE_NS:  # the clock was set back
+            self._end(self._window)
+            self._window = Window(begin_of(now_ns))
         ready, self._ready = self._ready, []
         return ready
 
@@ -65,6 +71,10 @@ class Digests:
         """The digest of the window that has not ended, for a request."""
         window = self._window or Window(begin_of(now_ns))
         return window.digest(self._settings, self._missed, answer=True)
+
+    def _set(self, settings: Settings) -> None:
+        if settings != self._settings:
+            self._settings, self._window = settings, None  # what a window holds is of one kind
 
     def _count(self, observed_ns: int, records: int) -> Window:
         """The window in which records are counted: theirs; if its digest was sent, the present one."""

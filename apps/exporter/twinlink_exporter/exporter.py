@@ -289,7 +289,8 @@ class Exporter:
         session, now = self._session, Instant.now()
         self._observations.timer(now.monotonic_ns)
         for ready in self._digests.take(now.wall_ns):
-            self._send_digest(ready)
+            if self._twins:
+                self._send_digest(ready)
         self._do(self._controls.timer(now))
         self._watch_twins(now)
         self._block_state.show(self._controls.block, now.monotonic_ns)

@@ -3,6 +3,8 @@
 An exporter that knows the state ``prb-block`` reports there, below its name (docs/state.md).
 """
 
+from contextlib import suppress
+
 import twinlink
 from twinlink.stats import ClockOffset
 
@@ -22,12 +24,16 @@ class DecisionPath:
         self._state = link.state(STATE)
 
     def send(self, decision: bytes, node: str, epoch: int | None, validity_ms: int) -> None:
-        """Send a decision, signed or not, to the exporter with this name and session; raises TwinlinkError."""
+        """Send a decision, signed or not, to the exporter with this name and session; raises TwinlinkError.
+
+        It has left when it is on the flow: a state that is full, or whose versions are used up, lacks it.
+        """
         self._control.send(decision)
         item = self._state.get(node) if node else None
         installed = item.columns.get(INSTALLED) if item is not None else None
         if installed is not None and (installed.set_by, installed.session) == (node, epoch):
-            self._state.desire(node, decision, expires_s=validity_ms / 1000)
+            with suppress(twinlink.TwinlinkError):
+                self._state.desire(node, decision, expires_s=validity_ms / 1000)
 
     def clock_offset(self, epoch: int) -> ClockOffset | None:
         """What the acks of flow ``control`` tell of the offset of this exporter's clock; None without any."""
