@@ -4,6 +4,7 @@ It uses the sweep's workers, subjects, frames and records (`twinlink_measure`). 
 round; here the turns are short and many, so that changes of the machine's speed affect all contestants equally.
 """
 
+import os
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,19 @@ def plain(*subjects: str) -> list[Contestant]:
     return [Contestant(subject, subject) for subject in subjects]
 
 
+def _part(pair: Pair) -> None:
+    """Keep the sides on processors of their own, where there are two.
+
+    Otherwise a plain loop may run on one of them, and wake no processor, while a program of several threads cannot.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    sides = pair.real_world.pid, pair.digital_twin.pid
+    if len(allowed) > 1:
+        for pid, processor in zip(sides, allowed, strict=False):
+            if pid is not None:
+                os.sched_setaffinity(pid, {processor})
+
+
 class Round:
     """All contestants with their processes; a context manager.
 
@@ -61,7 +75,8 @@ class Round:
             raise Interrupted
         try:
             for contestant in self._contestants:
-                self.pairs[contestant.name] = self._setting.start()
+                self.pairs[contestant.name] = pair = self._setting.start()
+                _part(pair)
             with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
                 opening = [(one.name, pool.submit(self._open, one)) for one in self._contestants]
             for name, done in opening:
