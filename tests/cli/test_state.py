@@ -79,6 +79,7 @@ def test_watches_and_holds_a_value_until_it_is_interrupted(start: Start) -> None
         (["set", "mode", "k" * 129, "x"], "a key has 1 to 128 octets"),
         (["remove", "mode", "cell-1", "--hold", "--expires", "1"], "--expires and --hold are for set, not for remove"),
         (["show", "mode", "--expires", "1"], "--expires and --hold are for set, not for show"),
+        (["show", ""], "state '': a name has 1 to 57"),
         (["show", "a mode"], "state 'a mode': a name has 1 to 57"),
     ],
 )

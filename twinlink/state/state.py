@@ -28,7 +28,7 @@ END_S = 0.05  # for the thread that keeps the time; it may be about to call a ha
 
 def check_name(name: object) -> None:
     """Raises ConfigurationError for what no state can be called."""
-    if not isinstance(name, str) or not FLOW_NAME.fullmatch(FLOW + name):
+    if not isinstance(name, str) or not name or not FLOW_NAME.fullmatch(FLOW + name):
         raise ConfigurationError(
             f"state {name!r}: a name has 1 to {63 - len(FLOW)} letters, digits, dots, dashes or underscores"
         )
