@@ -22,7 +22,7 @@ demo: setup ## the whole path over ZeroMQ and Zenoh, one minute; report in demo-
 test: setup ## every test but those of `make thorough`
 	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder -m "not thorough" $(ARGS)
 
-thorough: setup ## the detector on more seeds and scenes than `make test` has time for
+thorough: setup ## what `make test` has no time for: the detector on more seeds and scenes, WebSocket's whole conformance
 	@$(BIN)/python -m pytest --numprocesses 3 -m thorough $(ARGS)
 
 bench: setup ## the goals table: this library against raw transports and peers, paired in one run

@@ -1,6 +1,9 @@
-"""Every transport of ours passes the public suite."""
+"""Every transport of ours passes the public suite: WebSocket, which differs from tcp in framing, by `make thorough`."""
+
+import pytest
 
 from twinlink.testing import TransportConformance
+from twinlink.testing.delivery import Delivery
 
 
 class TestMemory(TransportConformance):
@@ -16,6 +19,12 @@ class TestTcp(TransportConformance):
     transport = "tcp"
 
 
+class TestWebsocketFraming(Delivery):
+    transport = "websocket"
+    driver, package = "websockets", "twinlink[websocket]"
+
+
+@pytest.mark.thorough
 class TestWebsocket(TransportConformance):
     transport = "websocket"
     driver, package = "websockets", "twinlink[websocket]"
