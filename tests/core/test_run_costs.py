@@ -1,4 +1,4 @@
-"""What runs cost where they do not stay whole: each step is as long as what it concerns, whoever asks for it."""
+"""What runs cost where they do not stay whole: each step is as long as what it concerns."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -100,8 +100,7 @@ class Session(Context):
         self.send_flows = SendFlows(self, path, self.peer_manager)
         self.feedback = FeedbackDispatcher(self, self.peer_manager, self.send_flows)
         self.malformed: dict[str, list[int]] = {}
-        self._window = limits.window
-        self._urgent_flow = urgent_flow
+        self._window, self._urgent_flow = limits.window, urgent_flow
         self._heartbeat_mono_ns = self._flow_tick_mono_ns = mono_ns  # when each was last due
         self._sessions = self.peer_manager.peers.sessions
         self.sending, self.receiving = self.send_flows.flows, self.messages.flows

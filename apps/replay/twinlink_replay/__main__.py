@@ -26,6 +26,8 @@ from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
 
 from . import companion, grc
+from .twin.decision_path import FLOW as BLOCK_STATE
+from .twin.decision_path import DecisionPath
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
-SENDS = "control", REQUEST_FLOW, "state.prb-block"
-RECEIVES = "spectrum", "control-result", "state.prb-block"
+SENDS = "control", REQUEST_FLOW, BLOCK_STATE
+RECEIVES = "spectrum", "control-result", BLOCK_STATE
 SENSING = "sensing"  # comes if the exporter is told to send it
 SPECTRUM_ADVICE = "have their sender send twinlink.spectrum.Spectrum(...).encode()"
 
@@ -99,7 +101,6 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
     from .twin.authentication import Authentication
-    from .twin.decision_path import DecisionPath
     from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording

@@ -250,11 +250,8 @@ def retransmits_what_is_named() -> Trace:
         trace.send("f")
     trace.wait(1)
     trace.nak("f", 1, (1, 3))
-    trace.transmits(
-        retransmit("f", 1, sent_ns=str(trace.now_ns - MS)),
-        retransmit("f", 2, sent_ns=str(trace.now_ns - MS)),
-        within_ms=5,
-    )
+    resent = [retransmit("f", number, sent_ns=str(trace.now_ns - MS)) for number in (1, 2)]
+    trace.transmits(*resent, within_ms=5)
     trace.withholds({"topic": "traffic/f", "kind": "retransmit"}, within_ms=5)
     return trace
 

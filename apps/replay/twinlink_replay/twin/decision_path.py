@@ -9,6 +9,7 @@ import twinlink
 from twinlink.stats import ClockOffset
 
 STATE, INSTALLED = "prb-block", "installed"
+FLOW = f"state.{STATE}"
 
 
 class DecisionPath:
