@@ -1,10 +1,13 @@
 """Number of gNBs that a host carries: through one Zenoh router, and as a star on one listener.
 
     python -m benchmarks.many_nodes
+    python -m benchmarks.many_nodes --gnbs 25,50,75,100 --mbits 1.7 --shape router
 
 For 1, 4 and 16 gNBs and increasing rates it prints the delivered rate, the age of records on arrival, and the processor
-time of each process, until the processors are saturated.  All gNBs are links of one process and all twins links of
-another, so the figures are the cost of links, not of processes.  On one host with one clock an age is exact.
+time of each process, until the processors are saturated.  With ``--mbits`` each gNB sends at that rate, however many
+there are.  All gNBs are links of one process and all twins links of another, so the figures are the cost of links, not
+of processes; the gNBs' process is the load, and takes processor time that a real twin's host does not spend.  On one
+host with one clock an age is exact.
 
 - ``router``: a twin for each gNB, each pair in a namespace of its own, all clients of one router.
 - ``star``: one listening twin, to which every gNB connects.
@@ -18,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +31,13 @@ from twinlink.protocol.rtt import percentiles
 from twinlink.testing import free_endpoint
 
 OCTETS = 5088  # a record of 106 PRBs: 1272 subcarriers of 4 octets
+SHAPES = ("router", "star")
 COUNTS = (1, 4, 16)
 RATES = (100, 1000, 4000, 8000, 16000, 32000)  # records/s of all gNBs together, until FULL
 FULL = 0.95  # of the processors
 READY_S = 30.0
 BATCH_S = 0.002  # least sleep of the sending loop
+SETTLE_S = 10.0  # for the last acks
 
 ROUTER = """
 import json, sys, zenoh
@@ -56,9 +61,8 @@ def open_links(stack: ExitStack, side: str, shape: str, endpoint: str, count: in
     ]
 
 
-def send(links: list[twinlink.Link], rate: float, seconds: float) -> dict[str, Any]:
+def send(senders: Sequence[twinlink.Sender], rate: float, seconds: float) -> dict[str, Any]:
     """Send at this rate (records/s), in turn on all links."""
-    senders = [link.sender("spectrum", overflow="drop-oldest") for link in links]
     payload, began, sent, total = bytes(OCTETS), time.monotonic(), 0, int(rate * seconds)
     while sent < total:
         due = min(total, int((time.monotonic() - began) * rate) + 1)
@@ -66,13 +70,32 @@ def send(links: list[twinlink.Link], rate: float, seconds: float) -> dict[str, A
             senders[number % len(senders)].send(payload)
         sent = max(sent, due)
         time.sleep(max(BATCH_S, began + sent / rate - time.monotonic()))
-    took = time.monotonic() - began
-    time.sleep(1.0)
-    return {"sent": sent, "seconds": took, "lost": sum(sender.stats()["lost"] for sender in senders)}
+    return {"sent": sent, "seconds": time.monotonic() - began}
 
 
-def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
-    """A process of one side: answers each line of stdin, a rate and seconds, with its results as JSON."""
+def lost(senders: Sequence[twinlink.Sender], before: int) -> int:
+    """How many messages more than ``before`` are lost, when the fate of all that were sent is known."""
+    until = time.monotonic() + SETTLE_S
+    for sender in senders:
+        with suppress(twinlink.AckTimeout):
+            sender.flush(max(0.0, until - time.monotonic()))
+    return sum(sender.stats()["lost"] for sender in senders) - before
+
+
+def gnb_main(links: Sequence[twinlink.Link]) -> None:
+    """Answers a line with rate and seconds when that is sent, and an empty one with how many of it are lost."""
+    senders, all_lost = [link.sender("spectrum", overflow="drop-oldest") for link in links], 0
+    ready(links)
+    for line in sys.stdin:
+        if line.strip():
+            print(json.dumps(send(senders, *map(float, line.split()))), flush=True)
+        else:
+            all_lost += (newly := lost(senders, all_lost))
+            print(json.dumps({"lost": newly}), flush=True)
+
+
+def twin_main(links: Sequence[twinlink.Link]) -> None:
+    """Answers each line with what it has received since the one before."""
     ages: list[int] = []
     lock = threading.Lock()
 
@@ -80,25 +103,27 @@ def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
         with lock:
             ages.append(message.received_ns - message.sent_ns)
 
+    for link in links:
+        link.receiver("spectrum", handler=note)
+    ready(links)
+    for _ in sys.stdin:
+        with lock:
+            answer = {"received": len(ages), "age_ns": percentiles(ages) if ages else None}
+            ages.clear()
+        print(json.dumps(answer), flush=True)
+
+
+def ready(links: Sequence[twinlink.Link]) -> None:
+    """Say so when every link has its peer."""
+    for link in links:
+        link.wait_ready(READY_S)
+    print("ready", flush=True)
+
+
+def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
+    """A process of one side, which answers each line of stdin with JSON."""
     with ExitStack() as stack:
-        links = open_links(stack, side, shape, endpoint, count)
-        for link in links:
-            if side == "twin":
-                link.receiver("spectrum", handler=note)
-        for link in links:
-            link.wait_ready(READY_S)
-        print("ready", flush=True)
-        for line in sys.stdin:
-            rate, seconds = map(float, line.split())
-            before = time.process_time()
-            if side == "gnb":
-                answer = send(links, rate, seconds)
-            else:
-                time.sleep(seconds + 1.0)
-                with lock:
-                    answer = {"received": len(ages), "age_ns": percentiles(ages) if ages else None}
-                    ages.clear()
-            print(json.dumps({**answer, "cpu_s": time.process_time() - before}), flush=True)
+        {"gnb": gnb_main, "twin": twin_main}[side](open_links(stack, side, shape, endpoint, count))
 
 
 class Process:
@@ -174,19 +199,21 @@ def carried(shape: str, count: int, rates: Sequence[float], seconds: float) -> I
         processes += sides
         for side in sides:
             side.answer()
+        twin, gnb = sides
         for rate in rates:
-            router_before = router.cpu_s() if router else 0.0
-            for side in sides:
-                side.ask(f"{rate} {seconds}")
-            twin, gnb = (json.loads(side.answer()) for side in sides)
-            cores = {
-                "gNBs": gnb["cpu_s"] / seconds,
-                "router": (router.cpu_s() - router_before) / seconds if router else 0.0,
-                "twins": twin["cpu_s"] / seconds,
-            }
+            before = [process.cpu_s() for process in processes]
+            gnb.ask(f"{rate} {seconds}")
+            sent = json.loads(gnb.answer())
+            taken = [process.cpu_s() - one for process, one in zip(processes, before, strict=True)]
+            cores = dict(zip((*["router"] * (router is not None), "twins", "gNBs"), taken, strict=True))
+            gnb.ask("")
+            sent |= json.loads(gnb.answer())
+            twin.ask("")
+            found = json.loads(twin.answer())
             yield Carried(
-                shape, count, rate, gnb["seconds"], gnb["sent"], gnb["lost"], twin["received"], twin["age_ns"] or {},
-                cores,
+                shape, count, rate, sent["seconds"], sent["sent"], sent["lost"], found["received"],
+                found["age_ns"] or {},
+                {name: cores.get(name, 0.0) / sent["seconds"] for name in ("gNBs", "router", "twins")},
             )  # fmt: skip
     finally:
         for process in processes:
@@ -199,18 +226,35 @@ HEADER = (
 )
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """The numbers of gNBs that an option gives.  Raises ValueError."""
+    found = tuple(int(one) for one in text.split(","))
+    if min(found) < 1:
+        raise ValueError(text)
+    return found
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=convert.seconds, default=5.0, help="of each rate; default 5")
+    parser.add_argument("--gnbs", type=counts, default=COUNTS, metavar="N,N", help="numbers of gNBs; default 1,4,16")
+    parser.add_argument("--mbits", type=float, help="each gNB sends so many Mbit/s; default: rates of all together")
+    parser.add_argument("--shape", choices=SHAPES, help="only this one")
     given = parser.parse_args()
     print(HEADER)
-    for shape in ("router", "star"):
-        for count in COUNTS:
-            for one in carried(shape, count, RATES, given.seconds):
+    for shape in (given.shape,) if given.shape else SHAPES:
+        for count in given.gnbs:
+            rates = RATES if given.mbits is None else (rate_of(count, given.mbits),)
+            for one in carried(shape, count, rates, given.seconds):
                 print(one, flush=True)
                 if one.saturated:
                     break
+
+
+def rate_of(count: int, mbits: float) -> float:
+    """Records/s of so many gNBs that send so many Mbit/s each."""
+    return count * mbits * 1e6 / 8 / OCTETS
 
 
 if __name__ == "__main__":
