@@ -5,8 +5,8 @@
 
 For 1, 4 and 16 gNBs and increasing rates it prints the delivered rate, the age of records on arrival, and the processor
 time of each process, until the processors are saturated.  With ``--mbits`` each gNB sends at that rate, however many
-there are.  All gNBs are links of one process and all twins links of another, so the figures are the cost of links, not
-of processes; the gNBs' process is the load, and takes processor time that a real twin's host does not spend.  On one
+there are.  All twins are links of one process, and ten gNBs share one, so the figures are the cost of links, not of
+processes.  The gNBs are the load: they take processor time that the host of a twin does not spend elsewhere.  On one
 host with one clock an age is exact.
 
 - ``router``: a twin for each gNB, each pair in a namespace of its own, all clients of one router.
@@ -20,9 +20,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import twinlink
@@ -36,6 +37,7 @@ COUNTS = (1, 4, 16)
 RATES = (100, 1000, 4000, 8000, 16000, 32000)  # records/s of all gNBs together, until FULL
 FULL = 0.95  # of the processors
 READY_S = 30.0
+SHARE = 10  # gNBs of a process: with all in one, its threads' turns at the interpreter's lock would be the limit
 BATCH_S = 0.002  # least sleep of the sending loop
 SETTLE_S = 10.0  # for the last acks
 
@@ -50,14 +52,14 @@ with zenoh.open(config):
 """
 
 
-def open_links(stack: ExitStack, side: str, shape: str, endpoint: str, count: int) -> list[twinlink.Link]:
-    """This side's links."""
+def open_links(stack: ExitStack, side: str, shape: str, endpoint: str, numbers: range) -> list[twinlink.Link]:
+    """The links of a process: those of the nodes with these numbers."""
     if shape == "star" and side == "twin":
         return [stack.enter_context(twinlink.open("zenoh", listen=endpoint, node="twin"))]
-    options = [{} if shape == "star" else {"mode": "client", "namespace": f"cell-{k}"} for k in range(count)]
+    options = [{} if shape == "star" else {"mode": "client", "namespace": f"cell-{k}"} for k in numbers]
     return [
         stack.enter_context(twinlink.open("zenoh", connect=endpoint, node=f"{side}-{k}", **more))  # type: ignore[arg-type]
-        for k, more in enumerate(options)
+        for k, more in zip(numbers, options, strict=True)
     ]
 
 
@@ -120,10 +122,10 @@ def ready(links: Sequence[twinlink.Link]) -> None:
     print("ready", flush=True)
 
 
-def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
+def side_main(side: str, shape: str, endpoint: str, first: int, end: int) -> None:
     """A process of one side, which answers each line of stdin with JSON."""
     with ExitStack() as stack:
-        {"gnb": gnb_main, "twin": twin_main}[side](open_links(stack, side, shape, endpoint, count))
+        {"gnb": gnb_main, "twin": twin_main}[side](open_links(stack, side, shape, endpoint, range(first, end)))
 
 
 class Process:
@@ -158,6 +160,18 @@ class Process:
         self._process.communicate()
 
 
+def answers(processes: Sequence[Process], lines: Iterable[str] = repeat("")) -> list[dict[str, Any]]:
+    """What each says to its line, all at the same time."""
+    for process, line in zip(processes, lines, strict=False):
+        process.ask(line)
+    return [json.loads(process.answer()) for process in processes]
+
+
+def cpu_s(processes: Sequence[Process]) -> float:
+    """Processor time of all of them so far."""
+    return sum(process.cpu_s() for process in processes)
+
+
 @dataclass(frozen=True)
 class Carried:
     """What was carried at a rate; ``age_ns`` has percentiles, ``cores`` the processor time of each process."""
@@ -189,34 +203,34 @@ class Carried:
 
 def carried(shape: str, count: int, rates: Sequence[float], seconds: float) -> Iterator[Carried]:
     """Measure each rate.  Raises RuntimeError if a process ends."""
-    endpoint, processes = free_endpoint(1), []
+    endpoint = free_endpoint(1)
+    parts: dict[str, list[Process]] = {"gNBs": [], "router": [], "twins": []}
     try:
-        router = Process("-c", ROUTER, endpoint) if shape == "router" else None
-        if router:
-            processes.append(router)
-            router.answer()
-        sides = [Process("-m", "benchmarks.many_nodes", side, shape, endpoint, str(count)) for side in ("twin", "gnb")]
-        processes += sides
-        for side in sides:
-            side.answer()
-        twin, gnb = sides
+        if shape == "router":
+            parts["router"].append(Process("-c", ROUTER, endpoint))
+            parts["router"][0].answer()
+        twin = Process("-m", "benchmarks.many_nodes", "twin", shape, endpoint, "0", str(count))
+        parts["twins"].append(twin)
+        firsts = range(0, count, SHARE)
+        shares = [min(SHARE, count - first) for first in firsts]
+        for first, share in zip(firsts, shares, strict=True):
+            numbers = str(first), str(first + share)
+            parts["gNBs"].append(Process("-m", "benchmarks.many_nodes", "gnb", shape, endpoint, *numbers))
+        for process in (*parts["twins"], *parts["gNBs"]):
+            process.answer()
         for rate in rates:
-            before = [process.cpu_s() for process in processes]
-            gnb.ask(f"{rate} {seconds}")
-            sent = json.loads(gnb.answer())
-            taken = [process.cpu_s() - one for process, one in zip(processes, before, strict=True)]
-            cores = dict(zip((*["router"] * (router is not None), "twins", "gNBs"), taken, strict=True))
-            gnb.ask("")
-            sent |= json.loads(gnb.answer())
-            twin.ask("")
-            found = json.loads(twin.answer())
+            before = {name: cpu_s(processes) for name, processes in parts.items()}
+            sent = answers(parts["gNBs"], [f"{rate * share / count} {seconds}" for share in shares])
+            took = max(one["seconds"] for one in sent)
+            cores = {name: (cpu_s(processes) - before[name]) / took for name, processes in parts.items()}
+            lost = sum(one["lost"] for one in answers(parts["gNBs"]))
+            (found,) = answers([twin])
             yield Carried(
-                shape, count, rate, sent["seconds"], sent["sent"], sent["lost"], found["received"],
-                found["age_ns"] or {},
-                {name: cores.get(name, 0.0) / sent["seconds"] for name in ("gNBs", "router", "twins")},
+                shape, count, rate, took, sum(one["sent"] for one in sent), lost, found["received"],
+                found["age_ns"] or {}, cores,
             )  # fmt: skip
     finally:
-        for process in processes:
+        for process in [one for processes in parts.values() for one in processes]:
             process.end()
 
 
@@ -259,6 +273,6 @@ def rate_of(count: int, mbits: float) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1:2] in (["gnb"], ["twin"]):
-        side_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        side_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
     else:
         main()
