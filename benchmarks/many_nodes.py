@@ -40,6 +40,7 @@ READY_S = 30.0
 SHARE = 50  # gNBs of a process: a hundred in one wait for each other at the interpreter's lock, and send too late
 BATCH_S = 0.002  # least sleep of the sending loop
 SETTLE_S = 10.0  # for the last acks
+CALM_S = 0.3  # without a message, then no more come
 
 ROUTER = """
 import json, sys, zenoh
@@ -110,6 +111,10 @@ def twin_main(links: Sequence[twinlink.Link]) -> None:
         link.receiver("spectrum", handler=note)
     ready(links)
     for _ in sys.stdin:
+        before = -1
+        while before < len(ages):  # what is acknowledged may still be on its way to the handler
+            before = len(ages)
+            time.sleep(CALM_S)
         with lock:
             answer = {"received": len(ages), "age_ns": percentiles(ages) if ages else None}
             ages.clear()
