@@ -31,6 +31,7 @@ from .controls import Controls
 from .counters import Counters
 from .decision_check import DecisionCheck
 from .decision_guard import Limits, Rejection, Rule
+from .delays import Delays
 from .digests import Digests
 from .generation_search import GenerationSearch
 from .leave import leave
@@ -72,6 +73,7 @@ class Exporter:
 
     Attributes:
         counters: see `Counters`.
+        delays: see `Delays`.
         outcomes: results of PRB blocks, by status and reason: a cause of `block`, or the guard's rule.
         pulse: of `run`.
     """
@@ -92,6 +94,7 @@ class Exporter:
         authentication: Authentication | None = None,
     ) -> None:
         self.counters = Counters()
+        self.delays = Delays()
         self.outcomes: Counter[tuple[Status, Cause | Rule]] = Counter()
         self.pulse = Pulse()
         self._sockets = sockets
@@ -118,7 +121,7 @@ class Exporter:
         self._digests = Digests(digest.Settings(carrier.n_prbs, 0, carrier.n_prbs, carrier.scs_hz, carrier.centre_hz))
         self._observations = Observations(
             carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
-            self._digests, ranges.send if ranges else None,
+            self._digests, self.delays, ranges.send if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
@@ -188,8 +191,8 @@ class Exporter:
         return Counter(report.state for report in self._twins.reports(time.monotonic_ns()))
 
     def summary(self) -> dict[str, Any]:
-        """The counters, and the link's statistics of flow ``spectrum``; its ``lost`` counts dropped observations."""
-        return {**asdict(self.counters), "spectrum": self._spectrum.stats()}
+        """Counters, delays, and the link's statistics of flow ``spectrum``; its ``lost`` counts dropped observations."""
+        return {**asdict(self.counters), **self.delays.summary(), "spectrum": self._spectrum.stats()}
 
     # From the RAN to the twin
 
@@ -392,7 +395,8 @@ class Exporter:
         if not isinstance(verdict, Rejection):
             if self._twins.holder is not holder:
                 report.holder(self._journal, self._twins.holder)
-            self._do(self._controls.propose(verdict, message.received_ns, now))
+            # The time anew: to verify a signature takes a while.
+            self._do(self._controls.propose(verdict, message.received_ns, Instant.now()))
             return
         self.counters.blocks_rejected += 1
         self.outcomes["rejected", verdict.rule] += 1
@@ -424,4 +428,5 @@ class Exporter:
         if outcome.control == CONTROL_PRB_BLOCK:
             self.outcomes[status, outcome.cause] += 1
         self.counters.decided(outcome.control, status)
+        self.delays.decided(outcome)
         report.outcome(self._journal, outcome)

@@ -26,12 +26,13 @@ from twinlink.appkit.journal import Journal
 from twinlink.slots import Clock, Slot, SlotSpectrum
 
 from .counters import Counters
+from .delays import Delays
 from .digests import Digests
 from .observation import Carrier, observe
 from .reduction import Reduction
 from .sensing_reader import SensingReader
 from .session import Session
-from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader
+from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader, age_ns
 
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
@@ -63,6 +64,7 @@ class Observations:
         has_twin: whether a twin is up; without one, nothing is read or sent.
         send: sends a message.
         digests: is given what was heard.
+        delays: counts how late observations leave.
         send_ranges: sends a message of flow ``sensing``; None without that flow.
     """
 
@@ -75,6 +77,7 @@ class Observations:
         has_twin: Callable[[], bool],
         send: Callable[[bytes], object],
         digests: Digests,
+        delays: Delays,
         send_ranges: Callable[[bytes], object] | None = None,
     ) -> None:
         self._carrier = carrier
@@ -85,6 +88,7 @@ class Observations:
         self._send = send
         self._send_ranges = send_ranges
         self._digests = digests
+        self._delays = delays
         self._sensing = SensingReader()
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
@@ -127,6 +131,7 @@ class Observations:
             return
         self._send(payload)
         self._counters.exported += 1
+        self._delays.left(time.time_ns() - observed_ns, None)
 
     @property
     def pending(self) -> bool:
@@ -222,6 +227,9 @@ class Observations:
             self._waiting.clear()
             self._send(message.encode(compress=self._reduction.compress))
             self._counters.exported += len(message.slots)
+            now_ns = time.time_ns()
+            for slot in message.slots:
+                self._delays.left(now_ns - slot.observed_ns, age_ns(slot.clock, slot.gnb_ns))
 
     def close(self) -> None:
         """Send what was indicated and what waits, and close the shared memory."""

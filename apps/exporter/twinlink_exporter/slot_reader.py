@@ -290,8 +290,8 @@ class SlotReader:
     def _newest_made_ns(self) -> int:
         """Monotonic time at which the gNB made the newest indication; if its clock is not known, when it was read."""
         assert self._newest
-        age_ns = self._age_ns(self._newest.indication.timestamp)
-        return self._newest.read_ns if age_ns is None else time.monotonic_ns() - age_ns
+        age = self._age_ns(self._newest.indication.timestamp)
+        return self._newest.read_ns if age is None else time.monotonic_ns() - age
 
     def _rows_left(self, slot: IndicatedSlot) -> int:
         """Rows that the gNB may write after the newest indication before it comes to that of the slot."""
@@ -353,10 +353,8 @@ class SlotReader:
 
     def _age_ns(self, timestamp: int) -> int | None:
         """The age of a time of the gNB; finds the clock if it is not known, or no longer fits."""
-        if self.clock is not Clock.UNKNOWN:
-            age_ns = time.clock_gettime_ns(_CLOCKS[self.clock]) - timestamp
-            if abs(age_ns) < MAX_AGE_NS:
-                return age_ns
+        if (age := age_ns(self.clock, timestamp)) is not None:
+            return age
         ages = {clock: time.clock_gettime_ns(number) - timestamp for clock, number in _CLOCKS.items()}
         nearest = min(ages, key=lambda clock: abs(ages[clock]))
         if abs(ages[nearest]) >= MAX_AGE_NS:
@@ -364,6 +362,14 @@ class SlotReader:
             return None
         self.clock = nearest
         return ages[nearest]
+
+
+def age_ns(clock: Clock, timestamp: int) -> int | None:
+    """How old a gNB's time of this clock is; None if it is not known, or off by `MAX_AGE_NS`."""
+    if clock is Clock.UNKNOWN:
+        return None
+    age = time.clock_gettime_ns(_CLOCKS[clock]) - timestamp
+    return age if abs(age) < MAX_AGE_NS else None
 
 
 def _position(indication: SlotIndication, layout: RanBuffers) -> int:
