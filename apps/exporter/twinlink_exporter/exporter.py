@@ -23,6 +23,7 @@ from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State as SyncState
 
 from . import report
+from .agent_limits import limits_of
 from .authentication import Authentication
 from .block import Cause, Control, Instant, NotCleared, Outcome, Todo
 from .block_state import FLOW as BLOCK_STATE
@@ -100,6 +101,7 @@ class Exporter:
         self._sockets = sockets
         self._journal = journal
         self._clear_next = clear_at_start
+        self._reduction, self._sensing = reduction or Reduction(), sensing
         next_message_id = MessageIds()
         self._session = Session(
             "twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search,
@@ -120,7 +122,7 @@ class Exporter:
         self._answered_ns = 0  # monotonic time of the last answer to a request of a digest
         self._digests = Digests(digest.Settings(carrier.n_prbs, 0, carrier.n_prbs, carrier.scs_hz, carrier.centre_hz))
         self._observations = Observations(
-            carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
+            carrier, self._reduction, self.counters, journal, lambda: bool(self._twins), self._observe,
             self._digests, self.delays, ranges.send if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
@@ -191,7 +193,7 @@ class Exporter:
         return Counter(report.state for report in self._twins.reports(time.monotonic_ns()))
 
     def summary(self) -> dict[str, Any]:
-        """Counters, delays, and the link's statistics of flow ``spectrum``; its ``lost`` counts dropped observations."""
+        """Counters, delays, and statistics of flow ``spectrum``, whose ``lost`` counts dropped observations."""
         return {**asdict(self.counters), **self.delays.summary(), "spectrum": self._spectrum.stats()}
 
     # From the RAN to the twin
@@ -277,6 +279,10 @@ class Exporter:
             return
         self.counters.setups += isinstance(event, SetUp)
         report.session_event(self._journal, event, self._session.dapp_id, self._sockets.link)
+        if isinstance(event, SetUp):
+            wanted, sequenced = self._reduction, self._session.sequenced
+            limits = limits_of(event, wanted, sensing=self._sensing, sequenced=sequenced)
+            report.agent_limits(self._journal, limits)
         if isinstance(event, Subscribed):
             self._do(self._controls.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False
