@@ -67,9 +67,7 @@ def test_a_decision_without_an_answer_of_the_ran_counts_until_it_was_sent(
 
 
 @pytest.mark.usefixtures("no_gap")
-def test_slots_count_since_the_gnb_wrote_them(
-    twin: Twin, start_exporter: StartExporter, endpoints: Endpoints
-) -> None:
+def test_slots_count_since_the_gnb_wrote_them(twin: Twin, start_exporter: StartExporter, endpoints: Endpoints) -> None:
     with GnbMemory(rows=16) as memory, SlotAgent(endpoints, memory, 1, 0.002):
         exporter = start_exporter(endpoints, carrier=Carrier(24, 30_000))
         receive(twin[0].receiver("spectrum"), 50)

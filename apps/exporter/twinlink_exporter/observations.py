@@ -25,6 +25,7 @@ from twinlink_e3 import (
 from twinlink.appkit.journal import Journal
 from twinlink.slots import Clock, Slot, SlotSpectrum
 
+from .cells import OneCell
 from .counters import Counters
 from .delays import Delays
 from .digests import Digests
@@ -92,6 +93,7 @@ class Observations:
         self._sensing = SensingReader()
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
+        self._cells = OneCell(carrier.cell_id, journal)
         self._clock: Clock | None = None  # as the log has it
         self._indicated: deque[tuple[IndicatedSlot, int]] = deque()  # with the slots missing before it
         self._copied: deque[_Copy] = deque()
@@ -256,16 +258,15 @@ class Observations:
         counters, reader = self._counters, self._reader
         if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
             indication = replace(indication, timestamp=0)
-        if indication.n_cells is not None and indication.n_cells > 1:
-            text = f"the gNB indicates {indication.n_cells} cells: the first is exported, cell {indication.cell_id}"
-            self._journal.complaint("other-cells", f"{text}; the rows of the others count as not indicated")
         try:
             if not reader.is_open(indication.shm_name):
                 self.finish()
+                self._cells = OneCell(self._carrier.cell_id, self._journal)
                 reader.open(indication.shm_name)
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
-            slot = reader.indicated(indication, observed_ns)
+            indication, ours = self._cells.choose(indication)
+            slot = reader.indicated(indication, observed_ns, ours)
         except SharedMemoryError as error:
             counters.indications += 1
             self._missing_before += 1
@@ -277,8 +278,8 @@ class Observations:
         counters.indications += 1
         counters.slots_not_indicated += slot.skipped
         every = self._reduction.every
-        self._missing_before += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
-        if slot.number % every:
+        self._missing_before += (slot.order - 1) // every - (slot.order - 1 - slot.skipped) // every
+        if not ours or slot.order % every:
             counters.left_out += 1
         else:
             self._indicated.append((slot, self._missing_before))

@@ -22,7 +22,8 @@ The gNB's clock is the one whose time is nearest to the indication's.  If none i
 place of rule 3: it had not, unless the row before was written again, or this one may have been by a gNB that wrote in
 each slot since the newest indication was read.
 
-Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
+Indications come for every slot, so a step of more than one row means that slots were not indicated.  A gNB with several
+cells writes a row for each in a slot; the indication names all of them, or the first and their number.  If so much time
 passed that the gNB may have come round, it has not if the last row still begins as when it was copied.  Otherwise, the
 number of rounds is estimated by how often it wrote before.
 """
@@ -63,7 +64,9 @@ class IndicatedSlot:
     """An indication, numbered.
 
     Attributes:
-        number: counts the rows that the gNB has written.
+        number: of its row, counted from the first that the gNB has written.
+        last: of the last row of this slot: that of another cell, if the gNB has several.
+        order: of the slot, counted from the first of our cell, with those that were not indicated.
         skipped: slots before this one that were not indicated.
         observed_ns: when the indication was read, Unix time.
         read_ns: the same, monotonic time.
@@ -71,6 +74,8 @@ class IndicatedSlot:
 
     indication: SlotIndication
     number: int
+    last: int
+    order: int
     skipped: int
     observed_ns: int
     read_ns: int
@@ -113,6 +118,8 @@ class SlotReader:
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
+        self._cells = 1  # most rows of a slot
+        self._not_indicated = 0  # slots, since the last one of our cell
 
     def is_open(self, name: str) -> bool:
         """Whether this shared memory is open, and the gNB has not made it anew, nor with another layout."""
@@ -145,24 +152,43 @@ class SlotReader:
             self._file.close()
         self._file, self._newest, self._repeats, self.clock = None, None, None, Clock.UNKNOWN
         self._marks.clear()
-        self._counted = 0
+        self._counted = self._not_indicated = 0
+        self._cells = 1
 
-    def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
+    def indicated(self, indication: SlotIndication, observed_ns: int, ours: bool = True) -> IndicatedSlot | None:
         """Number an indication, in the order in which they come; None for one that came before.
+
+        Args:
+            indication: of a slot, with its row of our cell, and of the others.
+            observed_ns: when it was read, Unix time.
+            ours: whether our cell is in it; if not, only its rows count.
 
         Raises SharedMemoryError if there is no such row.
         """
-        layout, newest = self._layout, self._newest
-        layout.offset(indication.fh_buffer_index, indication.fh_write_index)
-        step = 1
+        newest, rows = self._newest, self.rows
+        places = [_checked_position(each, self._layout) for each in (indication, *indication.others)]
+        if newest is None:
+            end = _first_of(places, rows) - 1
+        elif newest.indication == indication:
+            return None
+        else:
+            end = _position(newest.indication, self._layout) + newest.last - newest.number
+        steps = [(place - end) % rows or rows for place in places]
+        cells = len(set(places)) if indication.others else min(indication.n_cells or 1, rows)
+        last = max(steps) if indication.others else steps[0] + cells - 1
+        self._cells = max(self._cells, cells)
+        rounds = 0
         if newest is not None:
-            if newest.indication == indication:
-                return None
-            rows = self.rows
-            step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
-            step += rows * self._rounds(step, rows, self._slots_between(newest.indication, indication))
-        number = (newest.number if newest else 0) + step
-        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns, time.monotonic_ns())
+            rounds = rows * self._rounds(last, rows, self._slots_between(newest.indication, indication))
+        base = (newest.last if newest else 0) + rounds
+        self._not_indicated += -(-(rounds + last - cells) // self._cells)  # at least
+        order = newest.order if newest else 0
+        skipped = 0
+        if ours:
+            skipped, self._not_indicated = self._not_indicated, 0
+            order += skipped + 1
+        number, last = base + steps[0], base + last
+        self._newest = IndicatedSlot(indication, number, last, order, skipped, observed_ns, time.monotonic_ns())
         return self._newest
 
     def written_ns(self, slot: IndicatedSlot) -> int | None:
@@ -257,7 +283,7 @@ class SlotReader:
             return True
         made_ns = self._newest_made_ns()
         if self.clock is Clock.UNKNOWN:
-            if not stands or time.monotonic_ns() - self._newest_read_ns >= rows_left * self._slot_ns:
+            if not stands or time.monotonic_ns() - self._newest_read_ns >= rows_left // self._cells * self._slot_ns:
                 return False
             if not self._trial:
                 return True
@@ -283,7 +309,7 @@ class SlotReader:
         assert self._newest
         number, changed_ns = self._changed
         if made_ns > changed_ns:
-            may_have_come_round = self._newest.number - number >= self.rows - SPARE_ROWS
+            may_have_come_round = self._newest.last - number >= self.rows - SPARE_ROWS
             self._written_first = self._written_first and may_have_come_round
             self._changed = None
 
@@ -296,13 +322,13 @@ class SlotReader:
     def _rows_left(self, slot: IndicatedSlot) -> int:
         """Rows that the gNB may write after the newest indication before it comes to that of the slot."""
         assert self._newest
-        return max(0, self.rows - self._spare_rows - (self._newest.number - slot.number))
+        return max(0, self.rows - self._spare_rows - (self._newest.last - slot.number))
 
     @property
     def _spare_rows(self) -> int:
         """Rows that the gNB may be writing, and the next one."""
         late = 0 if self._written_first else -(-MAX_WRITE_NS // self._slot_ns)
-        return min(SPARE_ROWS + late, self.rows // 2)
+        return min((SPARE_ROWS + late) * self._cells, self.rows // 2)
 
     def _tells(self, mark: _Mark) -> bool:
         """Whether a row that begins as the mark says was not written again: noise differs, zeros do not."""
@@ -338,7 +364,7 @@ class SlotReader:
 
     def _rounds(self, step: int, rows: int, slots: int) -> int:
         """How often the gNB has come round between the newest indication and the next, so many slots later."""
-        if slots < rows or self._last_row_stands():  # not once: it writes at most one row a slot
+        if slots * self._cells < rows or self._last_row_stands():  # not once: it writes at most one row a slot and cell
             if slots > 0:
                 self._rows, self._slots = self._rows + step, self._slots + slots
             return 0
@@ -370,6 +396,17 @@ def age_ns(clock: Clock, timestamp: int) -> int | None:
         return None
     age = time.clock_gettime_ns(_CLOCKS[clock]) - timestamp
     return age if abs(age) < MAX_AGE_NS else None
+
+
+def _checked_position(indication: SlotIndication, layout: RanBuffers) -> int:
+    """Raises SharedMemoryError if there is no such row."""
+    layout.offset(indication.fh_buffer_index, indication.fh_write_index)
+    return _position(indication, layout)
+
+
+def _first_of(places: Sequence[int], rows: int) -> int:
+    """The row of a slot from which on its others come soonest, in the circle."""
+    return min(places, key=lambda first: max((place - first) % rows for place in places))
 
 
 def _position(indication: SlotIndication, layout: RanBuffers) -> int:
