@@ -96,7 +96,7 @@ class SlotAgent:
             replace(row, timestamp=rows[0].timestamp, cell_id=FIRST_CELL + cell, n_cells=self._cells)
             for cell, row in enumerate(rows)
         ]
-        return replace(slots[0], others=tuple(slots[1:]))
+        return replace(slots[0], others=tuple(slots[1:]), names_cells=True)
 
     def _indicate(self, slot: e3.SlotIndication) -> None:
         data = self.agent.codec.encode_structure(slot)

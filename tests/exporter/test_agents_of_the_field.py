@@ -134,6 +134,7 @@ def test_an_agent_is_recognised_by_itself_and_read_bit_for_bit(
             assert np.array_equal(np.asarray(slot.data).view(np.uint16)[0], truth)
     assert exporter.counters.slots_not_indicated == 0
 
+    exporter.wait_for("subscribed")
     (setup,) = exporter.events("e3-setup")
     assert (setup["generation"], setup["link"]) == (form.codec.name, form.link)
     assert [event["limit"] for event in exporter.events("e3-limit")] == form.limits
@@ -142,7 +143,8 @@ def test_an_agent_is_recognised_by_itself_and_read_bit_for_bit(
     assert asked == (form.questions - 1, 1)
     assert len(emulated._dapps) == 1
     other_cells = [FIRST_CELL + 1] if form.release == "next" else [None]
-    assert [event["cell_id"] for event in exporter.events("other-cells")] == (other_cells if form.cells > 1 else [])
+    exporter.wait_for("other-cells", count=form.cells - 1)
+    assert [event["cell_id"] for event in exporter.events("other-cells")] == other_cells[: form.cells - 1]
 
     propose(twin[0], prbs=(4, 5))
     answer = results(twin[0], 1)[0]

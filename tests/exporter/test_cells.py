@@ -36,7 +36,7 @@ def wait_until_told(tmp_path: Path, cells: list[int | None]) -> None:
 def named(*cells: int) -> SlotIndication:
     """An indication that names the rows of these cells."""
     each = [SlotIndication("/m", 0, row, 1, 0, 0, cell, n_cells=len(cells)) for row, cell in enumerate(cells)]
-    return replace(each[0], others=tuple(each[1:]))
+    return replace(each[0], others=tuple(each[1:]), names_cells=True)
 
 
 def test_the_first_cell_is_kept_when_another_is_named_first(choose: Callable[..., OneCell], tmp_path: Path) -> None:
@@ -95,9 +95,11 @@ def test_rows_of_other_cells_are_not_missing_and_slots_without_ours_are_none() -
 
 def test_cells_in_json_are_read_as_they_are_written() -> None:
     slot = SlotIndication("/m", 1, 2, 3, 4, 5, 41, 4, 0x3FFF, n_cells=2)
-    both = replace(slot, others=(replace(slot, fh_write_index=3, cell_id=42),))
+    both = replace(slot, others=(replace(slot, fh_write_index=3, cell_id=42),), names_cells=True)
     assert NESTED.decode_structure(SlotIndication, NESTED.encode_structure(both)) == both
     assert NESTED.decode_structure(SlotIndication, NESTED.encode_structure(slot)) == slot
+    alone = replace(slot, n_cells=1, names_cells=True)
+    assert NESTED.decode_structure(SlotIndication, NESTED.encode_structure(alone)) == alone
 
 
 @pytest.mark.parametrize(

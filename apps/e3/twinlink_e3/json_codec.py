@@ -223,7 +223,7 @@ class JsonCodec:
 
     def encode_structure(self, structure: Structure) -> bytes:
         """See `Codec`."""
-        if isinstance(structure, SlotIndication) and structure.others:
+        if isinstance(structure, SlotIndication) and structure.names_cells:
             return _dump(_cells_to_json(structure))
         if isinstance(structure, SlotIndication | SensingIndication):
             return _dump(_reference_to_json(structure))
@@ -343,7 +343,7 @@ def _cells_of(message: dict[str, Any]) -> Any:
     if not found:
         raise ValueError("none of its cells has iq_samples")
     first, *others = (_reference_of(SlotIndication, {**message, **cell, "n_cells": len(found)}) for cell in found)
-    return replace(first, others=tuple(others))
+    return replace(first, others=tuple(others), names_cells=True)
 
 
 def _cells_to_json(structure: SlotIndication) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class SlotIndication:
         valid_symbol_mask: bit s is set if symbol s is uplink; the gNB itself transmits in others.
         n_cells: cells of the slot, each with a row of its own; in the JSON of NVIDIA's agent only.
         others: the same slot of the other cells, where the agent names their rows.
+        names_cells: whether it does, as NVIDIA's after 26-1.2.
     """
 
     shm_name: str
@@ -99,6 +100,7 @@ class SlotIndication:
     valid_symbol_mask: int | None = None
     n_cells: int | None = None
     others: tuple["SlotIndication", ...] = ()
+    names_cells: bool = False
 
 
 @dataclass(frozen=True, slots=True)

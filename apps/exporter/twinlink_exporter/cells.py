@@ -42,7 +42,7 @@ class OneCell:
         for one in indication.others:
             if one.cell_id == self._cell_id:
                 rest = tuple(replace(each, others=()) for each in named if each is not one)
-                return replace(one, others=rest), True
+                return replace(one, others=rest, names_cells=True), True
         return indication, False
 
     def _tell(self, cell_id: int | None) -> None:

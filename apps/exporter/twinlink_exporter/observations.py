@@ -262,7 +262,7 @@ class Observations:
             if not reader.is_open(indication.shm_name):
                 self.finish()
                 self._cells = OneCell(self._carrier.cell_id, self._journal)
-                reader.open(indication.shm_name)
+                reader.open(indication.shm_name, names_cells=indication.names_cells)
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
             indication, ours = self._cells.choose(indication)

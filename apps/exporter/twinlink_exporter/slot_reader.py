@@ -4,10 +4,10 @@ The gNB writes its rows in a circle and waits for no reader, and a row does not 
 row counts only if the row was complete when the copy began, and if the gNB cannot have begun to write it again when the
 copy was complete.
 
-A row is complete when it is indicated if the gNB is one that writes first (`RanBuffers.written_first`).  The first
-`TRIAL` copies count only if their rows are the same when rule 3, below, applies; if one is not, the gNB is of the other
-kind.  Any other gNB may indicate first: the row is complete when a later indication has come, and `MAX_WRITE_NS` have
-passed.
+A row is complete when it is indicated if the gNB is one that writes first (`RanBuffers.written_first`, and agents that
+name each cell of a slot).  The first `TRIAL` copies count only if their rows are the same when rule 3, below, applies;
+if one is not, the gNB is of the other kind.  Any other gNB may indicate first: the row is complete when a later
+indication has come, and `MAX_WRITE_NS` have passed.
 
 Whether the gNB had come round is judged after the copy, when the indications that have come meanwhile were read.  It is
 counted in slots, as a gNB does not write in every slot, and may write many at once to catch up:
@@ -131,8 +131,8 @@ class SlotReader:
         except SharedMemoryError:
             return False
 
-    def open(self, name: str) -> None:
-        """Open the shared memory.  Raises SharedMemoryError."""
+    def open(self, name: str, *, names_cells: bool = False) -> None:
+        """Open the shared memory; an agent that ``names_cells`` writes rows first.  Raises SharedMemoryError."""
         self.close()
         file = SharedMemoryFile(name)
         try:
@@ -143,8 +143,8 @@ class SlotReader:
             file.close()
             raise
         self._file, self._header, self._layout = file, header, layout
-        self._written_first, self._changed = layout.written_first, None
-        self._trial = TRIAL if layout.written_first else 0
+        self._written_first, self._changed = layout.written_first or names_cells, None
+        self._trial = TRIAL if self._written_first else 0
 
     def close(self) -> None:
         """Close the shared memory; the next slot is the first of another gNB."""

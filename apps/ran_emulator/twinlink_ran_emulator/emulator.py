@@ -78,7 +78,7 @@ def _slot_of(pattern: SlotPattern, notice: Notice, offset_ns: int) -> e3.SlotInd
         )
         for cell in range(pattern.cells)
     ]  # fmt: skip
-    return replace(slots[0], others=tuple(slots[1:]))
+    return replace(slots[0], others=tuple(slots[1:]), names_cells=pattern.cells > 1)
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
