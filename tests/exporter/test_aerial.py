@@ -74,7 +74,8 @@ def test_its_slots_come_bit_for_bit(
         assert (subscription["telemetryIdentifierList"], subscription["periodicity"]) == (STREAMS, 0)
         assert len(agent.setups) == 2  # in ASN.1, and in JSON
         assert not agent.ended
-        others: list[int | None] = {(False, 2): [None], (True, 3): [41, 43]}.get((grouped, cells), [])
+        told: dict[tuple[bool, int], list[int | None]] = {(False, 2): [None], (True, 3): [41, 43]}
+        others = told.get((grouped, cells), [])
         exporter.wait_for("other-cells", len(others))
         assert [event["cell_id"] for event in exporter.events("other-cells")] == others
         assert exporter.counters.slots_not_indicated == 0
