@@ -7,6 +7,8 @@ import { ReceivingNode } from "./node.js";
 const TICK_MS = 50, RECONNECT_MS = 500;
 const LATE_MS = 300;                     // a tick so late was held up, and so may be what has arrived
 
+const NO_WEBSOCKET = "this program has no WebSocket: use Node 22 or newer, or node --experimental-websocket";
+
 const encoder = new TextEncoder(), decoder = new TextDecoder();
 
 const now = () => {
@@ -19,7 +21,8 @@ const now = () => {
 //
 // `node`: its name. `flows`: names of those that are taken. `message({flow, node, epoch, sequence, sentNs, receivedNs,
 // payload})` is called with each message, once and in order; `event({event, ...})` as ReceivingNode.events() says;
-// `state(isUp)` when the peer has come up or is not there any more. Further settings are those of ReceivingNode.
+// `state(isUp)` soon, and when the peer has come up or is not there any more. Further settings are those of
+// ReceivingNode. Throws Error where there is no WebSocket.
 export function connect(url, { flows, message, event = () => {}, state = () => {}, ...settings }) {
   return new Link(url, flows, { message, event, state }, settings);
 }
@@ -28,7 +31,7 @@ class Link {
   #url; #flows; #calls; #node; #epoch; #socket; #timer; #drainedMs; #tickMs; #wasLate = false; #isClosed = false;
 
   constructor(url, flows, calls, settings) {
-    Object.assign(this, { isUp: false });
+    if (typeof WebSocket === "undefined") throw new Error(NO_WEBSOCKET);
     [this.#url, this.#flows, this.#calls] = [url, flows, calls];
     this.#epoch = crypto.getRandomValues(new BigUint64Array(1))[0];
     this.#drainedMs = this.#tickMs = performance.now();
