@@ -39,6 +39,7 @@ def send(link: twinlink.Link, count: int) -> None:
 
 
 def test_the_example_takes_and_acknowledges(endpoint: str, viewer: Program) -> None:
+    viewer.wait_for("not connected")  # its first attempt finds no listener
     with twinlink.open("websocket", listen=endpoint, node="gnb") as link:
         link.wait_ready(patience())
         send(link, 100)

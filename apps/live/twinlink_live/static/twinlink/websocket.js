@@ -54,14 +54,14 @@ class Link {
   }
 
   #connect() {
-    this.#socket = new WebSocket(`${this.#url}/?epoch=${hexEpoch(this.#epoch)}`, "twinlink.1");
-    this.#socket.binaryType = "arraybuffer";
-    this.#socket.onmessage = ({ data }) => this.#receive(data);
-    this.#socket.onclose = () => {
+    const socket = this.#socket = new WebSocket(`${this.#url}/?epoch=${hexEpoch(this.#epoch)}`, "twinlink.1");
+    socket.binaryType = "arraybuffer";
+    socket.onmessage = ({ data }) => this.#receive(data);
+    socket.onclose = socket.onerror = () => {              // Node 20 has no close behind the error of a first attempt
+      socket.onclose = socket.onerror = null;
       this.#drain();
       if (!this.#isClosed) setTimeout(() => this.#isClosed || this.#connect(), RECONNECT_MS);
     };
-    this.#socket.onerror = () => {};     // it closes then
   }
 
   #receive(data) {
