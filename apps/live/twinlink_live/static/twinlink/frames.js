@@ -137,7 +137,7 @@ function helloOf(body) {
   );
   const isNumbers = (one, keys) => isMap(one, keys, isNumber);
   check(isObject(given), "hello");
-  const { node, heard = {}, flows = {}, detect = [], since = {}, max_payload = MAX_PAYLOAD_OCTETS } = given;
+  const { node, heard, flows, detect = [], since = {}, max_payload = MAX_PAYLOAD_OCTETS } = given;
   check(typeof node === "string" && NODE_NAME.test(node), "hello");
   check(isNumbers(heard, EPOCH) && isNumbers(flows, FLOW) && isNumber(max_payload), "hello");
   check(Array.isArray(detect) && detect.every((flow) => FLOW.test(flow)), "hello");
