@@ -95,8 +95,10 @@ def test_futures_begin_with_what_was_heard_and_forget_it(cell: Cell) -> None:
     seen[list(INTERFERED)] = False
     assert (futures.ue[:, 0, seen] == (cell.used[seen] > 0)).all()
     late = futures.ue[:, 300:].mean(axis=(0, 1))
-    assert late[cell.used == 1].mean() == pytest.approx(cell.load, abs=0.1)
-    assert late[cell.used == 0].mean() == pytest.approx(cell.load, abs=0.1)
+    assert late.mean() == pytest.approx(cell.load, abs=0.07)
+    inner = slice(10, 96)  # the emulator's UEs use the edges of the carrier less
+    used, unused = (late[inner][cell.used[inner] == state].mean() for state in (1, 0))
+    assert used == pytest.approx(unused, abs=0.15)
     assert futures.interferer[:, 0][:, list(INTERFERED)].all()
 
 

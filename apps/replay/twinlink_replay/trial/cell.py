@@ -19,6 +19,7 @@ FLICKER = 3  # steps in which a transmission that goes on may not be found
 LEAST_DWELL = 5  # steps; what is shorter is taken for a false alarm
 # Mean load of the emulator's scheduler by n UEs of its usual durations, n = 0 to 16 (a test compares them).
 LOADS = (0.0, 0.12, 0.23, 0.34, 0.43, 0.50, 0.545, 0.58, 0.602, 0.62, 0.635, 0.645, 0.654, 0.66, 0.665, 0.668, 0.672)
+USUAL_LOAD = LOADS[5]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,19 @@ def _part_of_dwell(load: float) -> float:
     return 0.9 - 0.3 * load
 
 
+def _usual_dwell(load: float) -> float:
+    return (MIN_GRANT_RECORDS + MEAN_GRANT_RECORDS) / _part_of_dwell(load)
+
+
 def _activity(grant_steps: float) -> float:
     """Share of the time in which a UE has a grant: a silence follows every other one."""
     return grant_steps / (grant_steps + MEAN_SILENCE_RECORDS / 2)
+
+
+def usual(n_prbs: int) -> Cell:
+    """A cell of which nothing was heard: as the emulator's, and empty now."""
+    nothing = np.zeros(n_prbs)
+    return Cell(n_prbs, nothing, nothing.astype(np.int64), USUAL_LOAD, _usual_dwell(USUAL_LOAD), (), (), None)
 
 
 def fit(heard: Heard) -> Cell | None:
@@ -93,11 +104,11 @@ def fit(heard: Heard) -> Cell | None:
     hidden = interfered | blocked
     ue = occupied & ~hidden
     ue[1:-1] |= ue[:-2] & ue[2:] & ~hidden[1:-1]
-    seen = int((~hidden).sum())
-    load = min(float(ue.sum()) / seen, LOADS[-1]) if seen else LOADS[5]
-    ends = int((ue[:-1] & ~ue[1:] & ~hidden[1:]).sum())
-    usual = (MIN_GRANT_RECORDS + MEAN_GRANT_RECORDS) / _part_of_dwell(load)
-    dwell = (float(ue.sum()) + PRIOR_ENDS * usual) / (ends + PRIOR_ENDS)
+    seen = hidden.size - np.count_nonzero(hidden)
+    all_used = np.count_nonzero(ue)
+    load = min(all_used / seen, LOADS[-1]) if seen else USUAL_LOAD
+    ends = np.count_nonzero(ue[:-1] & ~ue[1:] & ~hidden[1:])
+    dwell = (all_used + PRIOR_ENDS * _usual_dwell(load)) / (ends + PRIOR_ENDS)
     used = _used(ue, hidden, load, _memory(dwell, load))
     on = interfered.any(axis=1)
     silence = int(np.argmax(on[::-1])) if on.any() else None

@@ -7,7 +7,7 @@ of those that were heard and of the emulator's; after it come those that follow 
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, floor, log
+from math import ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,16 +45,20 @@ class Futures:
 
 
 def draw(cell: Cell, steps: int, seeds: int, seed: int = 0) -> Futures:
-    """The next steps, once for each seed.  Raises ValueError if there are none, or more than `MAX_STEPS`."""
+    """The next steps, so many times, all drawn from the seed.
+
+    With another seed, PRBs keep their state for other times, and interferers stay for others; the runs of the scheduler
+    are the same.  Raises ValueError if there is no step, or more than `MAX_STEPS`.
+    """
     if not 1 <= steps <= MAX_STEPS or seeds < 1:
         raise ValueError(f"{steps} steps and {seeds} seeds: 1 to {MAX_STEPS} steps, and 1 seed or more, can be drawn")
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 1))))
-    return Futures(_ues(cell, steps, seeds, seed, rng), _interferers(cell, steps, seeds, rng))
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((1, seed))))
+    return Futures(_ues(cell, steps, seeds, rng), _interferers(cell, steps, seeds, rng))
 
 
-def missing(cell: Cell, steps: int, seeds: int, seed: int = 0) -> bool:
-    """Draw one run of the scheduler that `draw` will need and that is not kept yet; whether there was one."""
-    for key in _members(cell, steps, seeds, seed):
+def prepare(cell: Cell, steps: int, seeds: int) -> bool:
+    """Make one run of the scheduler that `draw` will need and that is not kept yet; whether there was one."""
+    for key in _members(cell, steps, seeds):
         before = _scheduled.cache_info().misses
         _scheduled(*key)
         if _scheduled.cache_info().misses > before:
@@ -62,21 +66,23 @@ def missing(cell: Cell, steps: int, seeds: int, seed: int = 0) -> bool:
     return False
 
 
-Member = tuple[int, int, int, int, int, int]
+Member = tuple[int, int, int, int, int]
 
 
-def _members(cell: Cell, steps: int, seeds: int, seed: int) -> list[Member]:
+def _members(cell: Cell, steps: int, seeds: int) -> list[Member]:
     """The arguments of `_scheduled` for each seed; UEs of two numbers, so that the mean is that of the cell."""
     length = MAX_STEPS if steps > 250 else 250
     grant = round(log(max(cell.grant_steps - MIN_GRANT_RECORDS, 1)) / log(GROWTH))
-    low, part = floor(cell.n_ues), cell.n_ues - floor(cell.n_ues)
-    return [(low + (ceil((k + 1) * part) > ceil(k * part)), cell.n_prbs, grant, length, seed, k) for k in range(seeds)]
+    low, part = divmod(round(4 * cell.n_ues), 4)  # in quarters, so that a slight change needs no other runs
+    return [
+        (low + (ceil((k + 1) * part / 4) > ceil(k * part / 4)), cell.n_prbs, grant, length, k) for k in range(seeds)
+    ]
 
 
 @lru_cache(maxsize=1024)
-def _scheduled(n_ues: int, n_prbs: int, grant: int, steps: int, seed: int, member: int) -> Rows:
+def _scheduled(n_ues: int, n_prbs: int, grant: int, steps: int, member: int) -> Rows:
     """Where UEs transmit in a run of the emulator's scheduler, shape ``(steps, n_prbs)``."""
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 2, member))))
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((2, member))))
     rows = np.zeros((BURN_IN + steps, n_prbs), np.bool_)
     if n_prbs < 3:  # fewer than the scheduler can share: all of them, or none
         rows[:] = n_ues > 0
@@ -86,12 +92,12 @@ def _scheduled(n_ues: int, n_prbs: int, grant: int, steps: int, seed: int, membe
     return rows[BURN_IN:]
 
 
-def _ues(cell: Cell, steps: int, seeds: int, seed: int, rng: np.random.Generator) -> Rows:
+def _ues(cell: Cell, steps: int, seeds: int, rng: np.random.Generator) -> Rows:
     groups = int(cell.group[-1]) + 1
     kept = np.ceil(rng.exponential(cell.memory_steps, (seeds, groups))).astype(np.int32)[:, cell.group]
     # A group is used as a whole, or not: the same draw for all its PRBs.
     used = rng.random((seeds, groups))[:, cell.group] < cell.used
-    rows: Rows = np.stack([_scheduled(*key)[:steps] for key in _members(cell, steps, seeds, seed)])
+    rows: Rows = np.stack([_scheduled(*key)[:steps] for key in _members(cell, steps, seeds)])
     keeps = np.arange(steps, dtype=np.int32)[None, :, None] < kept[:, None, :]
     np.copyto(rows, used[:, None, :], where=keeps)
     return rows

@@ -23,7 +23,7 @@ A policy leaves if the whole interval of its gain is above 0.  It is refused by 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -115,7 +115,7 @@ def try_policies(
         policies: to be tried beside doing nothing; on PRBs of the model.
         horizon_s: how far to look ahead, at most `MAX_STEPS` steps; all that comes later counts neither way.
         seeds: number of futures.
-        seed: of everything random: the same one gives the same answer.
+        seed: as of `draw`: the same one gives the same answer.
 
     Raises:
         ValueError: of the horizon or the seeds.
@@ -135,6 +135,19 @@ def try_policies(
         for one, refusal in zip(policies, refusals, strict=True)
     ]
     return Trial(steps * STEP_MS, seeds, nothing, tuple(outcomes))
+
+
+def part_that_gains(cell: Cell, policy: Policy, horizon_s: float, seeds: int = SEEDS, seed: int = 0) -> Policy:
+    """The policy without the PRBs on which it gains nothing in the mean; arguments as of `try_policies`.
+
+    The gain of a policy is the sum of those of its PRBs.
+    """
+    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), seeds, seed)
+    wanted = blocked(policy, futures) & futures.ue
+    hit = np.count_nonzero(wanted & futures.interferer, axis=(0, 1))
+    gains = set(np.flatnonzero(2 * hit > np.count_nonzero(wanted, axis=(0, 1))).tolist())
+    spans = [replace(span, prbs=tuple(prb for prb in span.prbs if prb in gains)) for span in policy.spans]
+    return Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
 
 
 def _objection(policy: Policy, n_prbs: int) -> Refusal | None:
@@ -187,7 +200,8 @@ def _figures(policies: Sequence[Policy], futures: Futures) -> NDArray[np.float64
 
 
 def _sum(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-    return np.asarray(np.count_nonzero(rows.reshape(len(rows), -1), axis=1), np.float64)
+    # One by one: along an axis it takes ten times as long.
+    return np.array([np.count_nonzero(row) for row in rows], np.float64)
 
 
 def _estimates(values: NDArray[np.float64]) -> list[dict[str, Estimate]]:

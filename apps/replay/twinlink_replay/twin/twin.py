@@ -31,6 +31,7 @@ from .link_journal import log_event
 from .recorded_time import RecordedTime, is_replayed, session_of
 from .recording import Recording
 from .source_selection import Carrier, SourceSelection
+from .trials import Trials
 
 BATCH = 16  # records analysed at once, at most; records that arrive one by one are analysed one by one
 
@@ -57,6 +58,7 @@ class Twin:
         validity_ms, protected, control: as of `Controller`.
         count: number of records after which to stop, or None.
         fidelity: whether decisions may leave.
+        trials: tries blocks before they leave.
         authentication: signs decisions and checks results; None: neither.
 
     Attributes:
@@ -68,7 +70,7 @@ class Twin:
         last_ns: monotonic time of the last record, None before the first.
         out_of_sync: how often the records became out of sync.
         held_back: number of lists of PRBs that were due and did not leave, because the fidelity was low.
-        fidelity: as given.
+        fidelity, trials: as given.
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
         watcher: is shown what is made of records; None: there is none.
@@ -88,6 +90,7 @@ class Twin:
         control: bool,
         count: int | None,
         fidelity: Fidelity,
+        trials: Trials,
         authentication: Authentication | None = None,
     ) -> None:
         self.records = 0
@@ -103,7 +106,7 @@ class Twin:
         self.done = threading.Event()
         self.watcher: Watcher | None = None
         self._journal, self._send, self._sync, self._recording = journal, send, sync, recording
-        self.fidelity, self._authentication = fidelity, authentication or Authentication()
+        self.fidelity, self.trials, self._authentication = fidelity, trials, authentication or Authentication()
         self._node, self._session = node, session
         self._settings = validity_ms, protected, control
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
@@ -172,6 +175,7 @@ class Twin:
         analysed_ns = time.time_ns()
         if self.watcher:
             self.watcher.on_analysed(ours, answer.occupied, interfered)
+        self.trials.add(ours, answer.occupied | interfered, interfered)
         for k in range(len(ours)):
             self._decide(self.records + k, interfered[k], ours[k])
         if self._recording:
@@ -198,6 +202,7 @@ class Twin:
         analysed_ns = time.time_ns()
         if self.watcher:
             self.watcher.on_analysed(records, loud, interfered)
+        self.trials.add(records, loud, interfered)
         for k, record in enumerate(records):
             self._decide(self.records + k, interfered[k], record)
         if self._recording:
@@ -221,6 +226,7 @@ class Twin:
         if self._detector and not (replayed or self._recorded_time):
             return
         self._make_detector(record.n_prbs)
+        self.trials.follow(record.n_prbs, record.first_prb)
         session = session_of(self._node, record) if replayed else self._session
         with self._lock:
             self._recorded_time = RecordedTime(self._sync.thresholds) if replayed else None
@@ -299,8 +305,10 @@ class Twin:
                     self._report_change(item, index)
                 elif isinstance(item, Held):
                     self._report_held(item)
+                elif block := self.trials.leaving(item):
+                    self._propose(block)
                 else:
-                    self._propose(item)
+                    self._controller.refused(monotonic_ns)
 
     def _recorded_now(self, recorded: RecordedTime, record: Record) -> tuple[int, int, bool]:
         """Unix time and monotonic time of a record that is replayed, and whether the twin was in sync.
@@ -374,6 +382,7 @@ class Twin:
                 return  # it answers the twin that was recorded
             with self._lock:
                 self._controller.result(result)
+                self.trials.on_air(result.prbs)
             if not self._reported_another_twin and self._controller.shows_another_twin(result):
                 self._reported_another_twin = True
                 text = f"another twin decides for {message.node}, which obeys one at a time ({result.id})"
