@@ -229,7 +229,8 @@ def test_messages_of_several_peers_are_taken_as_one_by_one(most: int) -> None:
                 assert one is not None
                 batch, streams = [one[0]], [one[1]] if one[1] else []
             else:
-                parts, streams = flow.next_parts(each)
+                parts: list[Any] = []
+                streams = flow.next_parts(each, parts)
                 batch = [message for part in parts for message in part]
                 assert len(batch) == min(each, 400 - len(got))
             got += batch
