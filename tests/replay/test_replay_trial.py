@@ -72,7 +72,7 @@ def test_there_is_no_model_of_what_is_too_short() -> None:
     assert fit(heard(ue_rows(1, MIN_STEPS), interferer_rows(MIN_STEPS))) is not None
 
 
-@pytest.mark.parametrize("n_ues", [0, 2, 5, 9])
+@pytest.mark.parametrize("n_ues", [0, 2, 7])
 def test_the_model_finds_the_load_and_the_number_of_ues_of_the_emulators_scheduler(n_ues: int) -> None:
     rows = ue_rows(n_ues, 6000, n_ues)[-STEPS:]
     it = fit(heard(rows, np.zeros_like(rows)))
@@ -81,7 +81,7 @@ def test_the_model_finds_the_load_and_the_number_of_ues_of_the_emulators_schedul
     assert it.n_ues == pytest.approx(n_ues, abs=max(1, 0.3 * n_ues))
 
 
-@pytest.mark.parametrize("mean_grant", [10, 25, 60])
+@pytest.mark.parametrize("mean_grant", [10, 60])
 def test_the_model_finds_the_length_of_grants(mean_grant: float) -> None:
     rows = ue_rows(7, 6000, mean_grant=mean_grant)[-STEPS:]
     it = fit(heard(rows, np.zeros_like(rows)))
@@ -184,7 +184,7 @@ spans = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(spans, max_size=4))
 def test_no_policy_that_does_harm_leaves(cell: Cell, spans: list[Span]) -> None:
     judged_by_hand(cell, Policy("random", tuple(spans)))

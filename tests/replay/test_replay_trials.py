@@ -100,7 +100,7 @@ def test_an_end_leaves_untried_and_so_does_all_without_trials(run: Run) -> None:
 
 
 def test_until_enough_was_heard_nothing_leaves(run: Run) -> None:
-    trials = run.trials(interferer_rows(RECORDS, NEW), records=20)
+    trials = run.trials(interferer_rows(RECORDS, NEW), records=10)
     assert trials.leaving(block(*NEW_PRBS)) is None
     assert trials.refused == {"model": 1}
 
