@@ -221,7 +221,7 @@ def main(argv: list[str] | None = None) -> int:
         found = list(pool.map(partial(episode, plan), seeds))
     episodes = [one for one in found if one is not None]
     errors = summary(episodes)
-    gains = [one.true[1, 4] > 0 for one in episodes if one.leaves]
+    gains = [bool(one.true[1, 4] > 0) for one in episodes if one.leaves]
     counts = {
         "episodes": len(episodes), "without_a_block": len(found) - len(episodes),
         "left": len(gains), "left_with_a_true_gain": sum(gains),

@@ -115,7 +115,7 @@ def test_where_a_block_stands_no_ue_is_missed(run: Run) -> None:
     """PRBs that are blocked hide their UEs: the load of the cell is that of the others."""
     trials = Trials(run.journal, True)
     trials.follow(N_PRBS, FIRST_PRB)
-    trials.on_air(tuple(range(FIRST_PRB, FIRST_PRB + 53)))
+    trials.on_air(tuple(range(FIRST_PRB + 53)))  # some are not among the records' PRBs
     ue = ue_rows(1, RECORDS)
     ue[:, :53] = False
     interferer = interferer_rows(RECORDS, Episode(2.95, 1.0, 10, 8, 30))

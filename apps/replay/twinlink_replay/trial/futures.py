@@ -79,7 +79,7 @@ def _members(cell: Cell, steps: int, seeds: int) -> list[Member]:
     ]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _scheduled(n_ues: int, n_prbs: int, grant: int, steps: int, member: int) -> Rows:
     """Where UEs transmit in a run of the emulator's scheduler, shape ``(steps, n_prbs)``."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((2, member))))
