@@ -5,18 +5,19 @@ An exporter tells by results on flow ``control-result``, and in the columns ``in
 the newest ones stands in column ``story`` of that state, for all that look at the link.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
 from twinlink.appkit.journal import Journal
+from twinlink.block_state import INSTALLED, ON_AIR
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.protocol.rtt import percentiles
 from twinlink.stats import ClockOffset
 from twinlink.story import Clock, Name, Story, Tried, encode
 
-from .decision_path import INSTALLED, ON_AIR
-
 KEPT = 16  # stories: results of those before are no news
+MAX_TOOK = 4096
 PATIENCE_NS = 1_000_000_000  # for the answer that ends a block whose validity has ended
 
 
@@ -32,6 +33,7 @@ class Stories:
     Attributes:
         ended: number of stories that ended, by their end.
         taken_back: number of blocks that the twin has taken back.
+        took_ns: times from seen to on air, of the newest `MAX_TOOK`.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class Stories:
     ) -> None:
         self.ended: dict[str, int] = {}
         self.taken_back = 0
+        self.took_ns: deque[int] = deque(maxlen=MAX_TOOK)
         self._journal, self._tell, self._clock, self._twin = journal, tell, clock, twin
         self._stories: OrderedDict[str, Story] = OrderedDict()
         self._last_heard_ns: dict[str, int] = {}  # monotonic time at which a block ends unless it is renewed
         self._epoch = 0
+        self._on_air: deque[str] = deque(maxlen=KEPT)  # whose time is in `took_ns`
 
     def begin(
         self, block: PrbBlock, exporter: str, epoch: int, seen_ns: int | None, tried: Tried | None = None
@@ -70,6 +74,11 @@ class Stories:
         """A stage was reached."""
         if story.note(name, time_ns, clock, note):
             self._changed(story)
+
+    @property
+    def seen_to_on_air_ns(self) -> dict[str, int] | None:
+        """The spread of `took_ns`; None without any."""
+        return percentiles(list(self.took_ns)) if self.took_ns else None
 
     def sent(self, story: Story, time_ns: int, mono_ns: int, validity_ms: int) -> None:
         """It was sent, for the first time or again."""
@@ -109,6 +118,9 @@ class Stories:
 
     def _changed(self, story: Story) -> None:
         story.offset = self._clock(self._epoch) or story.offset
+        if story.id not in self._on_air and (took := story.since("on air")) is not None:
+            self._on_air.append(story.id)
+            self.took_ns.append(took[0])
         if story.ended:
             end = next(reversed(story.stages))
             self.ended[end] = self.ended.get(end, 0) + 1
