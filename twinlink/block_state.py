@@ -1,6 +1,6 @@
-"""What the messages of the state ``prb-block`` say to a reader without a link: of a recording, or a tap (docs/decisions.md).
+"""What the messages of the state ``prb-block`` say to a reader without a link: of a recording, or a tap.
 
-The state has a key for each exporter, its node's name.  Signatures are not verified here.
+The state has a key for each exporter, its node's name (docs/decisions.md).  Signatures are not verified here.
 """
 
 from typing import NamedTuple
