@@ -154,6 +154,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
+    decisions.finish()
     counted["waiting"] += twin.left_out
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")

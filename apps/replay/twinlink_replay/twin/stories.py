@@ -18,6 +18,7 @@ from twinlink.story import Clock, Name, Story, Tried, encode
 
 KEPT = 16  # stories: results of those before are no news
 MAX_TOOK = 4096
+OPEN = "open"  # beside the ends: what has not ended, as far as this twin knows
 PATIENCE_NS = 1_000_000_000  # for the answer that ends a block whose validity has ended
 
 
@@ -31,7 +32,7 @@ class Stories:
         twin: name of this node.
 
     Attributes:
-        ended: number of stories that ended, by their end.
+        ended: number of stories that were said, by their end or `OPEN`.
         taken_back: number of blocks that the twin has taken back.
         took_ns: times from seen to on air, of the newest `MAX_TOOK`.
     """
@@ -65,9 +66,10 @@ class Stories:
         else:
             story.note("tried", tried.tried_ns, "twin", ": ".join(filter(None, tried[1:])))
         self._stories[block.id] = story
+        self._stories.move_to_end(block.id)
         while len(self._stories) > KEPT:
             _, oldest = self._stories.popitem(last=False)
-            self._last_heard_ns.pop(oldest.id, None)
+            self._say(oldest)
         return story
 
     def note(self, story: Story, name: Name, time_ns: int | None, clock: Clock, note: str = "") -> None:
@@ -94,9 +96,9 @@ class Stories:
         """The story of the last block."""
         return next(reversed(self._stories.values()), None)
 
-    def answered(self, result: PrbBlockResult) -> None:
-        """A result came from the exporter."""
-        story = self._stories.get(result.id)
+    def answered(self, result: PrbBlockResult, of_newest: bool = False) -> None:
+        """A result came from the exporter; ``of_newest``: it does not name the decision, which is the newest."""
+        story = self.newest if of_newest else self._stories.get(result.id)
         if story is not None and story.answered(result):
             self._changed(story)
 
@@ -116,14 +118,24 @@ class Stories:
             if mono_ns > until_ns:
                 self.note(self._stories[id], "no answer", now_ns, "twin")
 
+    def finish(self) -> None:
+        """Say what is known of those that have not ended."""
+        for story in self._stories.values():
+            self._say(story)
+
+    def _say(self, story: Story) -> None:
+        """Log it, once: when it has ended, or no more of it will be known."""
+        if self._last_heard_ns.pop(story.id, None) is None:
+            return
+        end = next(reversed(story.stages)) if story.ended else OPEN
+        self.ended[end] = self.ended.get(end, 0) + 1
+        self._journal.event("decision", f"decision {story.line()}", **story.as_dict())
+
     def _changed(self, story: Story) -> None:
         story.offset = self._clock(self._epoch) or story.offset
         if story.id not in self._on_air and (took := story.since("on air")) is not None:
             self._on_air.append(story.id)
             self.took_ns.append(took[0])
         if story.ended:
-            end = next(reversed(story.stages))
-            self.ended[end] = self.ended.get(end, 0) + 1
-            self._last_heard_ns.pop(story.id, None)
-            self._journal.event("decision", f"decision {story.line()}", **story.as_dict())
+            self._say(story)
         self._tell(encode(list(self._stories.values())), story.exporter)
