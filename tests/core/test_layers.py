@@ -18,6 +18,7 @@ LAYERS = (
         "batch",
         "npy",
         "stats",
+        "histogram",
         "sync",
         "prbs",
         "text_payload",

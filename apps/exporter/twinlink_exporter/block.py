@@ -76,12 +76,13 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Action: report the result of a decision to the twin and the log."""
+    """Action: report the result of a decision to the twin and the log; it was ``sent_ns`` to the RAN, Unix time."""
 
     result: PrbBlockResult
     cause: Cause
     proposed_ns: int
     received_ns: int
+    sent_ns: int
     control: int = CONTROL_PRB_BLOCK
     renews: bool = False  # it stood before, with the same content
 
@@ -340,4 +341,5 @@ class Blocks:
             if self._last.decision is decision:
                 e3 = replace(e3, acknowledged_ns=self._last.acknowledged_ns, ran_ns=self._last.ran_ns)
         result = PrbBlockResult(decision.block.id, status, self._blocked(), time_ns, text or _TEXT[cause], e3)
-        return Outcome(result, cause, decision.block.issued_ns, decision.received_ns, self._control)
+        times = decision.block.issued_ns, decision.received_ns, decision.handed.wall_ns
+        return Outcome(result, cause, *times, self._control)

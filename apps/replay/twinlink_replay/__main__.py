@@ -74,7 +74,10 @@ def _plan(given: argparse.Namespace) -> list[str]:
 
     _check_outputs(given)
     signed = "signed " if signing.signs(given) else ""
-    decides = f"{signed}blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
+    tried = " once the model of the cell has accepted them" if given.trial else ""
+    decides = (
+        f"{signed}blocks of {given.validity_ms} ms are proposed{tried}" if given.control else "nothing is proposed"
+    )
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
         *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING, DIGEST), "exporter"),
@@ -105,6 +108,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
+    from .twin.trials import Trials
     from .twin.twin import Twin
 
     _check_outputs(given)
@@ -127,6 +131,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             validity_ms=given.validity_ms,
             protected=given.protect_prbs or frozenset(),
             control=given.control,
+            trials=Trials(journal, given.trial and given.control),
             authentication=Authentication(identity, link.epoch),
         )
         twin = Twin(journal, decisions, recording, given.count, fidelity)
@@ -191,6 +196,7 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         text += f", at least {counted['waiting']} that had arrived when it ended and were not analysed"
     decisions = twin.decisions
     text += f"; {decisions.proposed} proposals, {decisions.installed} installed, {decisions.rejected} rejected"
+    text += f", {decisions.trials.refused.total()} refused by the twin itself"
     text += f", {decisions.stories.taken_back} blocks taken back"
     text += f"; out of sync {twin.out_of_sync} times; {twin.fidelity.summary()}"
     journal.event(
@@ -211,6 +217,7 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         sensing_missing=twin.free_ranges.missing,
         sync=freshness,
         held_back=decisions.held_back,
+        trials=decisions.trials.described(),
         fidelity=twin.fidelity.described(),
         **counted,
     )
@@ -276,6 +283,10 @@ def make_parser() -> options.Parser:
     control.add_argument(
         "--fidelity-limit", type=convert.fraction, default=0.9, metavar="SCORE",
         help="below this score, from 0 to 1, no decision leaves (0: all do)",
+    )  # fmt: skip
+    control.add_argument(
+        "--no-trial", dest="trial", action="store_false",
+        help="do not try a block in the twin's model of the cell before it is proposed",
     )  # fmt: skip
     control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never propose to block these")
     end = parser.group("end (without these: on SIGINT or SIGTERM)")

@@ -1,6 +1,7 @@
 """Metrics of the twin for Prometheus (docs/monitoring.md)."""
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -9,6 +10,7 @@ import twinlink
 from twinlink.story import ENDS
 from twinlink.sync import State
 
+from .trial.trying import Rule
 from .twin.twin import Twin
 
 _TWIN = {
@@ -61,6 +63,7 @@ class ReplayCollector(Collector):
         text = "Slots for which the exporter could not read the PRBs that the MAC left free."
         yield CounterMetricFamily("twinlink_replay_sensing_missing", text, free.missing)
         yield from self._fidelity()
+        yield from self._trials()
         counted = self._source()
         for name, text in _SOURCE.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, counted[name])
@@ -68,6 +71,17 @@ class ReplayCollector(Collector):
         for state in State:
             family.add_metric([state.value], state is self._sync.state)
         yield family
+
+    def _trials(self) -> Iterator[Metric]:
+        trials = self._twin.decisions.trials
+        yield CounterMetricFamily("twinlink_replay_trials", "Blocks tried in the model of the cell.", trials.tried)
+        text = "Time that trying blocks took, in seconds."
+        yield CounterMetricFamily("twinlink_replay_trial_seconds", text, trials.total_ns / 1e9)
+        text = "Blocks that were not proposed, as the model of the cell says; by the rule that they broke."
+        refused = CounterMetricFamily("twinlink_replay_trials_refused", text, labels=["rule"])
+        for rule in get_args(Rule):
+            refused.add_metric([rule], trials.refused[rule])
+        yield refused
 
     def _fidelity(self) -> Iterator[Metric]:
         """A score and a part that are not known have no sample."""

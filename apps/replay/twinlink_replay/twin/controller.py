@@ -15,6 +15,8 @@ Rules:
 6. While the twin's picture is not that of the network, nothing is requested, renewed or ended: each list that is due is
    reported once (`Held`).  What `withdraw` makes ends a block and leaves all the same.
 7. The PRBs of a block that was taken back, because it had no effect or did harm, are not requested for `BAR_NS`.
+8. A list that the twin's model of the cell refuses does not leave (`refused`).  What was requested before it still is,
+   and it is tried again after `TRIAL_RETRY_NS`, or at once if it changes.
 """
 
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ SPACING_NS = 20 * MS
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
 BAR_NS = 5_000 * MS
+TRIAL_RETRY_NS = 200 * MS
 SYNC_RETRY_NS = 500 * MS  # the acknowledgements of the next observations end it
 NEVER = -(2**62)
 OUT_OF_SYNC = "the twin is out of sync"
@@ -93,6 +96,8 @@ class Controller:
         self._held: tuple[int, ...] | None = None  # the last list that was held back
         self._retry_ns: int | None = None  # time between rejection and repetition; None: not rejected
         self._count = 0
+        self._before: tuple[PrbBlock | None, int, int | None] = None, NEVER, None  # what `refused` goes back to
+        self._refused: tuple[tuple[int, ...], int] = (), NEVER  # the last list that was, and until when it is not due
 
     def observe(
         self,
@@ -164,6 +169,12 @@ class Controller:
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed
         return False
 
+    def refused(self, monotonic_ns: int) -> None:
+        """The list that `observe` returned last is not sent."""
+        assert self._requested is not None
+        self._refused = self._requested.prbs, monotonic_ns + TRIAL_RETRY_NS
+        self._requested, self._requested_ns, self._retry_ns = self._before
+
     def is_own(self, result: PrbBlockResult) -> bool:
         """Whether the result is of a block of this twin."""
         return result.id.startswith((self._prefix, self._unread))
@@ -184,6 +195,8 @@ class Controller:
             self.seen_ns = min(times, default=observed_ns)
 
     def _is_due(self, prbs: tuple[int, ...], monotonic_ns: int) -> bool:
+        if prbs == self._refused[0] and monotonic_ns < self._refused[1]:
+            return False
         if prbs != self._requested_prbs:
             return True
         return bool(prbs) and monotonic_ns - self._requested_ns >= self._repeat_after_ns()
@@ -200,6 +213,7 @@ class Controller:
         self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False
     ) -> PrbBlock:
         self._count += not renew
+        self._before = self._requested, self._requested_ns, self._retry_ns
         self._requested = PrbBlock(f"{self._prefix}{self._count}", prbs, wall_ns, self._validity_ms, reason)
         self._requested_ns = monotonic_ns
         self._retry_ns = None

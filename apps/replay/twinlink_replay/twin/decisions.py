@@ -26,6 +26,7 @@ from .recorded_time import RecordedTime, session_of
 from .source_selection import SourceSelection
 from .stories import Stories
 from .supervision import Supervision
+from .trials import Trials
 
 
 class Decisions:
@@ -38,6 +39,7 @@ class Decisions:
         fidelity: whether decisions may leave.
         node, session: of this side of the link, for the ids of blocks.
         validity_ms, protected, control: as of `Controller`.
+        trials: tries blocks before they leave.
         authentication: signs decisions and checks results; None: neither.
 
     Attributes:
@@ -45,6 +47,7 @@ class Decisions:
         refused_results: number of results that do not come from a trusted exporter.
         held_back: number of lists of PRBs that were due and did not leave, because the fidelity was low.
         stories: of the blocks.
+        trials: as given.
     """
 
     def __init__(
@@ -59,10 +62,12 @@ class Decisions:
         validity_ms: int,
         protected: frozenset[int],
         control: bool,
+        trials: Trials,
         authentication: Authentication | None = None,
     ) -> None:
         self.proposed = self.installed = self.rejected = self.refused_results = self.held_back = 0
         self.stories = Stories(journal, path.tell, path.clock_offset, node)
+        self.trials = trials
         self._journal, self._path, self._sync, self._fidelity = journal, path, sync, fidelity
         self._authentication = authentication or Authentication()
         self._node, self._session = node, session
@@ -84,6 +89,7 @@ class Decisions:
 
     def follow(self, record: Record, source: SourceSelection, replayed: bool) -> None:
         """Decide on records as this one from now on."""
+        self.trials.follow(record.n_prbs, record.first_prb)
         session = session_of(self._node, record) if replayed else self._session
         with self._lock:
             self._source = source
@@ -123,8 +129,10 @@ class Decisions:
                     changed(item)
                 elif isinstance(item, Held):
                     self._report_held(item)
+                elif block := self.trials.leaving(item):
+                    self._propose(block, self._controller.seen_ns)
                 else:
-                    self._propose(item, self._controller.seen_ns)
+                    self._controller.refused(monotonic_ns)
 
     def look(self) -> None:
         """Take back a block that must not stand by now; call it several times a second, and when a digest has come."""
@@ -153,6 +161,7 @@ class Decisions:
             with self._lock:
                 rejects = self._controller.result(result)
                 self.stories.answered(result, of_newest=rejects and result.id.startswith(UNREAD))
+                self.trials.on_air(result.prbs)
             if not self._reported_another_twin and self._controller.shows_another_twin(result):
                 self._reported_another_twin = True
                 text = f"another twin decides for {message.node}, which obeys one at a time ({result.id})"
@@ -226,9 +235,10 @@ class Decisions:
         epoch = self._source.epoch
         node = self._source.node(epoch)
         story = self.stories.of(block.id)
-        is_new = bool(block.prbs) and (story is None or story.ended)  # one that was rejected is repeated with its id
+        # One that was rejected is repeated with its id, and one that is renewed may leave in another part.
+        is_new = bool(block.prbs) and (story is None or story.ended or story.prbs != block.prbs)
         if is_new:
-            story = self.stories.begin(block, node, epoch or 0, seen_ns)
+            story = self.stories.begin(block, node, epoch or 0, seen_ns, self.trials.last)
         try:
             signed = self._authentication.sign(block.encode(), node, epoch)
             signed_ns = time.time_ns() if self._authentication.signs else None

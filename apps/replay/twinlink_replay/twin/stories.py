@@ -57,6 +57,9 @@ class Stories:
         self, block: PrbBlock, exporter: str, epoch: int, seen_ns: int | None, tried: Tried | None = None
     ) -> Story:
         """A list that blocks PRBs is decided on; ``seen_ns`` as in `Story`."""
+        before = self._stories.get(block.id)
+        if before is not None and not before.ended:
+            self.note(before, "replaced", None, "twin", "by another part of the list")
         story = Story(block.id, block.prbs, self._twin, exporter)
         self._epoch = epoch
         if seen_ns is not None:

@@ -137,6 +137,7 @@ class Twin:
         analysed_ns = time.time_ns()
         if self.watcher:
             self.watcher.on_analysed(ours, answer.occupied, interfered)
+        self.decisions.trials.add(ours, answer.occupied | interfered, interfered)
         for k in range(len(ours)):
             self._decide(self.records + k, interfered[k], ue[k], ours[k])
         if self._recording:
@@ -164,6 +165,7 @@ class Twin:
         analysed_ns = time.time_ns()
         if self.watcher:
             self.watcher.on_analysed(records, loud, interfered)
+        self.decisions.trials.add(records, loud, interfered)
         for k, record in enumerate(records):
             self._decide(self.records + k, interfered[k], ue[k], record)
         if self._recording:
