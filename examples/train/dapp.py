@@ -87,18 +87,20 @@ def _attach(
 ) -> None:
     """Give the twin its policy."""
     live_after = None if given.shadow else given.live_after
-    tell = partial(_tell, journal)
+    tell = partial(_tell, journal, twin)
     policy = Policy(process, given.model_limit_ms / 1000, live_after, lambda: twin.fidelity.low, tell)
     twin.make_detector = policy.make_detector
     policies.append(policy)
 
 
-def _tell(journal: Journal, change: Change) -> None:
+def _tell(journal: Journal, twin: "Twin", change: Change) -> None:
     if change.stage == "live":
         journal.event("policy-live", f"the model decides from now on: {change.text}", why=change.text)
         return
     text = f"the rule decides, and the model does not any more ({change.reason}): {change.text}"
     journal.event("policy-rolled-back", text, reason=change.reason, why=change.text)
+    if change.was_live:
+        twin.decisions.take_back(f"the model is rolled back ({change.reason})")
 
 
 def _summarise(journal: Journal, policy: Policy) -> None:

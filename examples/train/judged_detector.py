@@ -117,7 +117,9 @@ class JudgedDetector(Detector):
         asked = self._policy.ask(features.samples)  # the model runs beside the rule
         answer = super().add(features)
         loud = features.power > np.exp(LOUD) * (self.floor or 0.0)
-        return replace(answer, interfered=self._policy.decide(asked, answer.interfered, loud))
+        interfered = self._policy.decide(asked, answer.interfered, loud)
+        # What the rule takes for a UE, and the model for an interferer, is none that a block has left there.
+        return replace(answer, interfered=interfered, ue=answer.ue & ~(interfered & ~answer.interfered))
 
     def smoothed(self) -> list[Smoothed]:
         """As of `Detector`."""

@@ -45,11 +45,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The stage has changed; ``reason`` is one of the table, or empty."""
+    """The stage has changed; ``reason`` is one of the table, or empty; ``was_live``: the model had decided."""
 
     stage: Stage
     reason: str
     text: str
+    was_live: bool = False
 
 
 class Probation:
@@ -133,8 +134,8 @@ class Probation:
             self._shadowed = 0
             self._answered.clear()
         elif self.stage != "rolled back":
-            self.stage = "rolled back"
-            self._changes.append(Change("rolled back", reason, text))
+            was_live, self.stage = self.stage == "live", "rolled back"
+            self._changes.append(Change("rolled back", reason, text, was_live))
 
     def begin_anew(self) -> None:
         """The detector begins anew, or its records do: what was to be judged is not."""
