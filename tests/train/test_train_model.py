@@ -19,7 +19,7 @@ from tests.train.models import by_power, drawn
 from twinlink.identity import Identity, trust
 
 
-def test_a_model_is_the_same_after_its_octets():
+def test_a_model_is_the_same_after_its_octets() -> None:
     made = drawn(1)
     again = Model.decode(made.encode())
     features = np.random.default_rng(2).standard_normal((3, 106, len(made.features))).astype(np.float32)
@@ -28,14 +28,14 @@ def test_a_model_is_the_same_after_its_octets():
     assert np.allclose(again.probabilities(features).sum(axis=-1), 1, atol=1e-5)
 
 
-def test_an_answer_has_hysteresis():
+def test_an_answer_has_hysteresis() -> None:
     answers = Answers(dataclasses.replace(by_power(), on=0.8, off=0.3), 1)
     seen = [bool(answers.add(np.array([[p]], np.float32))[0, 0]) for p in (0.5, 0.9, 0.5, 0.31, 0.2, 0.7)]
     assert seen == [False, True, True, True, False, False]
 
 
 @given(st.data())
-def test_octets_that_were_changed_or_cut_are_a_model_or_refused_but_nothing_else(data):
+def test_octets_that_were_changed_or_cut_are_a_model_or_refused_but_nothing_else(data: st.DataObject) -> None:
     octets = bytearray(drawn(1, (4,)).encode())
     for _ in range(data.draw(st.integers(1, 4))):
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
@@ -77,7 +77,7 @@ def with_head(**changes: object) -> bytes:
         (by_power().encode() + b"\0\0\0\0", "octets"),
     ],
 )
-def test_what_is_no_model_is_refused_and_named(octets, text):
+def test_what_is_no_model_is_refused_and_named(octets: bytes, text: str) -> None:
     with pytest.raises(twinlink.MalformedPayload, match=text):
         Model.decode(octets)
 
@@ -95,21 +95,23 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Identity]:
 
 
 @pytest.mark.parametrize("signer", ["trainer", "twin"])
-def test_a_model_of_a_trusted_signer_counts(identities, tmp_path, signer):
+def test_a_model_of_a_trusted_signer_counts(identities: dict[str, Identity], tmp_path: Path, signer: str) -> None:
     signed_model.write(tmp_path / "m.tlm", by_power().encode(), identities[signer])
     found = signed_model.read(tmp_path / "m.tlm", identities["twin"])
     assert (found.signer, found.body) == (signer, by_power().encode())
 
 
 @pytest.mark.parametrize(("signer", "rule"), [("stranger", "key"), ("thief", "revoked"), ("gnb", "role")])
-def test_a_model_of_another_signer_is_refused(identities, tmp_path, signer, rule):
+def test_a_model_of_another_signer_is_refused(
+    identities: dict[str, Identity], tmp_path: Path, signer: str, rule: str
+) -> None:
     signed_model.write(tmp_path / "m.tlm", by_power().encode(), identities[signer])
     with pytest.raises(ModelRefused) as caught:
         signed_model.read(tmp_path / "m.tlm", identities["twin"])
     assert caught.value.rule == rule
 
 
-def test_each_octet_of_a_signed_file_counts(identities, tmp_path):
+def test_each_octet_of_a_signed_file_counts(identities: dict[str, Identity], tmp_path: Path) -> None:
     path = tmp_path / "m.tlm"
     signed_model.write(path, by_power().encode(), identities["trainer"])
     octets = path.read_bytes()
@@ -121,7 +123,9 @@ def test_each_octet_of_a_signed_file_counts(identities, tmp_path):
         assert caught.value.rule == ("unsigned" if place < 8 else "key" if place < 16 else "signature")
 
 
-def test_what_is_signed_and_no_model_of_these_features_is_refused(identities, tmp_path):
+def test_what_is_signed_and_no_model_of_these_features_is_refused(
+    identities: dict[str, Identity], tmp_path: Path
+) -> None:
     names = ("other", *by_power().features[1:])
     for body in (pickle.dumps([1]), dataclasses.replace(by_power(), features=names).encode()):
         signed_model.write(tmp_path / "m.tlm", body, identities["trainer"])
@@ -130,7 +134,7 @@ def test_what_is_signed_and_no_model_of_these_features_is_refused(identities, tm
         assert caught.value.rule == "format"
 
 
-def test_a_file_that_is_too_long_or_absent_is_not_read(identities, tmp_path):
+def test_a_file_that_is_too_long_or_absent_is_not_read(identities: dict[str, Identity], tmp_path: Path) -> None:
     path = tmp_path / "m.tlm"
     with path.open("wb") as file:
         file.truncate(2**40)  # no octet of it is on the disk

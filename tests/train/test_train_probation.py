@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from examples.train import probation
 from examples.train.probation import Probation
@@ -9,7 +10,7 @@ from examples.train.probation import Probation
 N = 40
 
 
-def prbs(*numbers: int) -> np.ndarray:
+def prbs(*numbers: int) -> NDArray[np.bool_]:
     found = np.zeros(N, bool)
     found[list(numbers)] = True
     return found
@@ -22,7 +23,7 @@ def stages(found: Probation) -> list[tuple[str, str]]:
     return [(change.stage, change.reason) for change in found.changes()]
 
 
-def test_the_rule_decides_in_shadow_and_the_model_when_it_is_live():
+def test_the_rule_decides_in_shadow_and_the_model_when_it_is_live() -> None:
     found = Probation(N, live_after=10)
     rule, model = prbs(1, 2), prbs(2, 3)
     answers = [found.add(rule, model, LOUD) for _ in range(12)]
@@ -32,13 +33,13 @@ def test_the_rule_decides_in_shadow_and_the_model_when_it_is_live():
     assert found.counts["live_records"] == 2
 
 
-def test_without_an_end_of_shadow_the_rule_decides():
+def test_without_an_end_of_shadow_the_rule_decides() -> None:
     found = Probation(N, live_after=None)
     assert all((found.add(prbs(1), prbs(2), LOUD) == prbs(1)).all() for _ in range(3000))
     assert found.stage == "shadow"
 
 
-def test_a_record_without_an_answer_is_decided_by_the_rule():
+def test_a_record_without_an_answer_is_decided_by_the_rule() -> None:
     found = Probation(N, live_after=0)
     assert (found.add(prbs(1), prbs(2), LOUD) == prbs(2)).all()
     assert (found.add(prbs(1), None, LOUD) == prbs(1)).all()
@@ -48,6 +49,7 @@ def test_a_record_without_an_answer_is_decided_by_the_rule():
 def live() -> Probation:
     found = Probation(N, live_after=0)
     found.add(prbs(1), prbs(1), LOUD)
+    found.judge(prbs(1)[None])
     assert stages(found) == [("live", "")]
     return found
 
@@ -81,7 +83,7 @@ REASONS = {"late": late, "size": large, "withheld": withheld, "wrong": wrong, "f
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_each_reason_takes_a_live_model_back_for_good(reason):
+def test_each_reason_takes_a_live_model_back_for_good(reason: str) -> None:
     found = live()
     REASONS[reason](found)
     assert stages(found) == [("rolled back", reason)]
@@ -90,7 +92,7 @@ def test_each_reason_takes_a_live_model_back_for_good(reason):
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_in_shadow_they_keep_a_model_from_deciding(reason):
+def test_in_shadow_they_keep_a_model_from_deciding(reason: str) -> None:
     found = Probation(N, live_after=3000)
     found.add(prbs(1), prbs(1), LOUD)
     REASONS[reason](found)
@@ -100,14 +102,14 @@ def test_in_shadow_they_keep_a_model_from_deciding(reason):
         assert stages(found) == [("rolled back", reason)]
 
 
-def test_what_the_rule_withholds_as_well_is_not_held_against_the_model():
+def test_what_the_rule_withholds_as_well_is_not_held_against_the_model() -> None:
     found = live()
     for _ in range(500):
         found.add(prbs(1, 2, 3, 4), prbs(1, 2, 3, 4), QUIET)
     assert found.stage == "live"
 
 
-def test_a_model_that_is_right_where_they_differ_stays():
+def test_a_model_that_is_right_where_they_differ_stays() -> None:
     found = live()
     for _ in range(500):
         found.add(prbs(1), prbs(1, 2), LOUD)
