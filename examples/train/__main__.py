@@ -88,8 +88,8 @@ def _loops(given: argparse.Namespace, sides: loop.Sides) -> bool:
     signed_model.write(bad, poisoned.poisoned(Model.decode(signed_model.read(model, identity).body)).encode(), identity)
     in_shadow = loop.run(folder / "poisoned-shadow", bad, sides, seed, 12.0, [f"--live-after={shadow}"])
     print(_told("a poisoned model", in_shadow))
-    on_air = loop.run(folder / "poisoned-live", bad, sides, seed, 12.0, ["--live-after=0"])
-    print(_told("a poisoned model that decides at once", on_air))
+    on_air = loop.run(folder / "poisoned-live", bad, sides, seed, 12.0, ["--live-after=0", "--no-trial"])
+    print(_told("a poisoned model that decides at once, untried", on_air))
     altered = _altered(model, folder / "altered.tlm", identity)
     print(f"an altered file: {altered}")
     results = {"good": good, "poisoned in shadow": in_shadow, "poisoned on air": on_air, "altered": altered}

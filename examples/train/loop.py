@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from twinlink_demo.child_process import ChildProcess
+from twinlink_demo.child_process import ChildProcess, parse_events
 from twinlink_ran_emulator import recording as played
 
 from twinlink.process.ports import free_ports
@@ -88,9 +88,14 @@ def _wait(parts: dict[str, ChildProcess], name: str, event: str) -> None:
         time.sleep(LOOK_S)
 
 
-def _described(folder: Path, scene: Path) -> dict[str, Any]:
-    from twinlink_demo.child_process import parse_events
+def _taken_back_ms(events: Sequence[dict[str, Any]]) -> float | None:
+    """From the roll-back of a live model until the end of its block had left; None where none stood."""
+    rolled_back = [event["time_ns"] for event in events if event["event"] == "policy-rolled-back"]
+    ends = [event for event in events if event["event"] == "taken-back" and "the model is" in event["reason"]]
+    return round((ends[0]["time_ns"] - rolled_back[0]) / 1e6, 3) if rolled_back and ends else None
 
+
+def _described(folder: Path, scene: Path) -> dict[str, Any]:
     events = parse_events((folder / "dapp.jsonl").read_bytes())
     truth = played.read(scene)
     with np.load(folder / "heard" / "heard.npz") as heard:
@@ -108,6 +113,8 @@ def _described(folder: Path, scene: Path) -> dict[str, Any]:
         "interfered_with_ue": int((interfered & ue & ~blocked).sum()),
         "blocked_interfered": int((blocked & interfered).sum()),
         "blocked_clean": int((blocked & ~interfered).sum()),
+        "refused_in_the_twin": sum(event["event"] == "block-refused" for event in events),
+        "taken_back_ms": _taken_back_ms(events),
         "proposed": last.get("summary", {}).get("proposed"),
         "installed": last.get("summary", {}).get("installed"),
     }
