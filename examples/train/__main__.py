@@ -99,13 +99,15 @@ def _loops(given: argparse.Namespace, sides: loop.Sides) -> bool:
 
 
 def _told(what: str, found: dict[str, Any]) -> str:
+    """A loop, in a sentence."""
+    policy, back_ms = found["policy"], found["taken_back_ms"]
     changes = "; ".join(f"{one['event']} {one['reason']}".strip() for one in found["changes"]) or "no change"
-    live = found["policy"].get("live_records", 0)
-    text = f"{what}: {changes}; it decided {live} of {found['records']} records, "
-    text += (
-        f"{found['policy'].get('stage')} at the end; PRBs of records blocked: {found['blocked_interfered']} with an "
+    text = (
+        f"{what}: {changes}; it decided {policy.get('live_records', 0)} of {found['records']} records, "
+        f"{policy.get('stage')} at the end; PRBs of records blocked: {found['blocked_interfered']} with an interferer, "
+        f"{found['blocked_clean']} without; {found['refused_in_the_twin']} lists were refused in the twin"
     )
-    return text + f"interferer, {found['blocked_clean']} without"
+    return text if back_ms is None else f"{text}; its block was taken back {back_ms} ms after the roll-back"
 
 
 def _altered(model: Path, path: Path, identity: Identity) -> str:

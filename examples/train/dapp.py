@@ -63,6 +63,8 @@ def make_parser() -> options.Parser:
 
 def _main(argv: Sequence[str]) -> int:
     given = options.parse(make_parser(), "replay", argv, all_keys)
+    if given.check or given.grc_path or given.companion is not None:
+        raise twinlink.ConfigurationError("--check, --grc-path and --companion are of twinlink-replay: start that")
     if not signing.signs(given):
         raise twinlink.ConfigurationError(
             "a model counts only if it is signed by a trusted key: give --identity DIR, or --sign DIR over a link "
