@@ -75,25 +75,26 @@ def send(senders: Sequence[twinlink.Sender], rate: float, seconds: float) -> dic
     return {"sent": sent, "seconds": time.monotonic() - began}
 
 
-def lost(senders: Sequence[twinlink.Sender], before: int) -> int:
-    """How many messages more than ``before`` are lost, when the fate of all that were sent is known."""
+def missing(senders: Sequence[twinlink.Sender]) -> int:
+    """How many messages are known to be lost, or have no ack after `SETTLE_S`."""
     until = time.monotonic() + SETTLE_S
     for sender in senders:
         with suppress(twinlink.AckTimeout):
             sender.flush(max(0.0, until - time.monotonic()))
-    return sum(sender.stats()["lost"] for sender in senders) - before
+    return sum(sender.stats()["lost"] + sender.stats()["outstanding"] for sender in senders)
 
 
 def gnb_main(links: Sequence[twinlink.Link]) -> None:
-    """Answers a line with rate and seconds when that is sent, and an empty one with how many of it are lost."""
-    senders, all_lost = [link.sender("spectrum", overflow="drop-oldest") for link in links], 0
+    """Answers a line with rate and seconds when that is sent, and an empty one with how many of it are missing."""
+    senders, before = [link.sender("spectrum", overflow="drop-oldest") for link in links], 0
     ready(links)
     for line in sys.stdin:
         if line.strip():
             print(json.dumps(send(senders, *map(float, line.split()))), flush=True)
         else:
-            all_lost += (newly := lost(senders, all_lost))
-            print(json.dumps({"lost": newly}), flush=True)
+            now = missing(senders)
+            print(json.dumps({"lost": now - before}), flush=True)
+            before = now
 
 
 def twin_main(links: Sequence[twinlink.Link]) -> None:
