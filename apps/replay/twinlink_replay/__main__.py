@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ def _main(argv: Sequence[str]) -> int:
     for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     with Journal(PROGRAM, given.log) as journal:
-        return _run(given, stop, journal)
+        return run(given, stop, journal)
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
@@ -99,7 +99,16 @@ def _check_outputs(given: argparse.Namespace) -> None:
     recorded_link.check(given)
 
 
-def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
+def run(
+    given: argparse.Namespace,
+    stop: threading.Event,
+    journal: Journal,
+    prepare: "Callable[[Twin], object]" = lambda twin: None,
+) -> int:
+    """Be a twin until there is a reason to end, and return the exit code; ``prepare`` gets the twin before its link.
+
+    Raises TwinlinkError, OSError.
+    """
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
@@ -135,6 +144,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             authentication=Authentication(identity, link.epoch),
         )
         twin = Twin(journal, decisions, recording, given.count, fidelity)
+        prepare(twin)
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)

@@ -157,6 +157,10 @@ class Controller:
             self._barred_ns[np.array(self._requested.prbs) - self._first_prb] = monotonic_ns + BAR_NS
         return self._make_block((), reason, wall_ns, monotonic_ns)
 
+    def forget(self) -> None:
+        """No PRB counts as interfered until it is detected again."""
+        self._detected_ns[:] = NEVER
+
     def result(self, result: PrbBlockResult) -> bool:
         """Take in the result of a block, of this twin or another one; whether it rejects the list requested last."""
         unread = result.id.startswith(self._unread)

@@ -186,6 +186,14 @@ class Decisions:
             if self._recorded_time is None:
                 self._withdraw(time.time_ns(), time.monotonic_ns())
 
+    def take_back(self, why: str) -> None:
+        """Take the block back, and forget the answers that led to it: what gave them was wrong."""
+        with self._lock:
+            if self._recorded_time is None:
+                self._withdraw(time.time_ns(), time.monotonic_ns(), f"{TAKEN_BACK}{why}")
+            if self._controller:
+                self._controller.forget()
+
     def finish(self) -> None:
         """No more is decided: say what is known of the decisions that have not ended."""
         with self._lock:

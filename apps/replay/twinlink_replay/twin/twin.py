@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -63,6 +63,7 @@ class Twin:
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
         watcher: is shown what is made of records; None: there is none.
+        make_detector: makes the detector of records with so many PRBs; another one may take its place before the first.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Twin:
         self.last_ns: int | None = None
         self.done = threading.Event()
         self.watcher: Watcher | None = None
+        self.make_detector: Callable[[int], Detector] = Detector
         self.decisions, self.fidelity = decisions, fidelity
         self._journal, self._recording = journal, recording
         self._count = count
@@ -203,7 +205,7 @@ class Twin:
         if self._recording and self._detector:
             self._recording.add_smoothed(self._detector.finish())
         # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
-        self._detector, self._floor = Detector(n_prbs), NoiseFloor(n_prbs)
+        self._detector, self._floor = self.make_detector(n_prbs), NoiseFloor(n_prbs)
 
     def _begin_detector_anew(self) -> None:
         """Levels were wrong until now: the noise floor, which rises slowly, and all that was found with it is wrong."""
