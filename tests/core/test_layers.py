@@ -30,7 +30,7 @@ LAYERS = (
     ("identity",),
     ("transports",),
     ("options",),
-    ("spectrum", "slots", "sensing", "control", "signed_payload", "digest", "fidelity"),
+    ("spectrum", "slots", "sensing", "control", "signed_payload", "digest", "fidelity", "story"),
     ("runtime",),
     ("mirror",),
     ("recording",),

@@ -1,5 +1,8 @@
 """PRB blocks as the link tells of them: what the twin asks on ``control``, what the gNB answers on ``control-result``.
 
+What the twin itself tells of a block, in column ``story`` of the state ``prb-block``, are its stages
+(`twinlink.story`); without that, those are known that the answers tell.
+
 | state    | since                                                                                              |
 |----------|----------------------------------------------------------------------------------------------------|
 | asked    | the twin's message                                                                                 |
@@ -15,10 +18,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from twinlink import story
 from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import HEAD_OCTETS, MAGIC
+from twinlink.state.record import decode
+from twinlink.story import Story
 
 MAX_BLOCKS = 64  # that are shown
 STEP_MS = 50  # of a waterfall
@@ -36,6 +42,7 @@ class Block:
     asked_step: int
     renewed_step: int
     unread_id: str
+    story: Story
     state: str = "asked"
     reason: str = ""
     installed_ns: int | None = None
@@ -70,8 +77,9 @@ class Blocks:
         if before is not None and before.prbs == asked.prbs and before.ended_step is None:  # it is renewed
             before.renewed_step, before.validity_ms, before.unread_id = step, asked.validity_ms, unread_id
             return
+        of = Story(asked.id, asked.prbs, by)
         self._blocks[asked.id] = Block(
-            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, step, unread_id, reason=asked.reason
+            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, step, unread_id, of, reason=asked.reason
         )
         self._blocks.move_to_end(asked.id)
         while len(self._blocks) > MAX_BLOCKS:
@@ -89,6 +97,7 @@ class Blocks:
             block = unread[-1] if unread else None
         if block is None:
             return  # asked before this view, or of another twin
+        block.story.answered(result)
         if result.status != "installed":
             block.end(result.status, result.time_ns, step)
         elif block.ended_step is None and block.installed_step is None:
@@ -97,6 +106,17 @@ class Blocks:
         else:
             return  # renewed
         block.reason = result.reason or block.reason
+
+    def told(self, payload: bytes | memoryview) -> None:
+        """A message of the state ``prb-block``."""
+        try:
+            values = [record.payload for record in decode(payload) if record.slot.column == story.COLUMN]
+            told = [one for value in values if value is not None for one in story.decode(value)]
+        except MalformedPayload:
+            return
+        for one in told:
+            if (block := self._blocks.get(one.id)) is not None and block.prbs == one.prbs:
+                block.story = one
 
     def observed(self, observed_ns: int, step: int, looked_on_step: int = 0) -> None:
         """A record has come, which the gNB observed at this time on the exporter's clock.
@@ -132,7 +152,23 @@ def _described(identifier: str, block: Block) -> dict[str, Any]:
             f"{name}_ns": _text(getattr(block, f"{name}_ns"))
             for name in ("asked", "installed", "ran", "on_air", "ended")
         },
+        "stages": [_stage(block.story, name, stage) for name, stage in block.story.known()],
         "steps": [block.asked_step, block.installed_step, block.on_air_step, block.ended_step],
+    }
+
+
+def _stage(of: Story, name: story.Name, stage: story.Stage | None) -> dict[str, Any]:
+    """A stage with its time since the block was seen, or else sent, or installed."""
+    first = next((first for first in ("seen", "sent", "installed") if first in of.stages), None)
+    took = of.since(name, first) if first is not None else None
+    return {
+        "name": name,
+        "known": stage is not None,
+        "clock": stage and stage.clock,
+        "note": stage.note if stage else "",
+        "time_ns": _text(stage.time_ns if stage else None),
+        "after_ns": took and took[0],
+        "error_ns": took and took[1],
     }
 
 

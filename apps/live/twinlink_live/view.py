@@ -18,7 +18,7 @@ from twinlink.process.guarded_thread import GuardedThread
 from twinlink.protocol.wire import SENT
 
 from .blocks import STEP_MS, Blocks, ranges
-from .newest import Newest, Seen
+from .newest import STATE_OF_BLOCKS, Newest, Seen
 from .strips import Strip, is_numbers
 from .waterfall import Record, Waterfall, is_spectrum
 
@@ -177,6 +177,9 @@ class View:
             elif flow == _RESULTS:
                 for message in some:
                     self._blocks.answered(message.payload, self._step)
+            elif flow == STATE_OF_BLOCKS:
+                for message in some:
+                    self._blocks.told(message.payload)
             elif is_spectrum(flow, newest.payload):
                 self._take_records(key, some, left_out)
             elif is_numbers(newest.payload):
