@@ -71,7 +71,7 @@ class Trials:
         """Records of these PRBs follow, of which nothing was heard yet."""
         self._heard = Heard(n_prbs) if self._enabled else None
         self._first_prb, self._blocked = first_prb, np.zeros(n_prbs, np.bool_)
-        self._ready = usual(n_prbs)
+        self._ready, self._ahead = usual(n_prbs), None
         while self._enabled and prepare(self._ready, HORIZON_MS // STEP_MS, SEEDS):
             pass
 
