@@ -20,6 +20,9 @@ def folder(tmp_path: Path) -> Path:
     (pages / "page.js").write_text("export const x = 1;")
     (pages / "notes.txt").write_text("no type that a page has")
     (pages / "folder.js").mkdir()
+    (pages / "module" / "deeper").mkdir(parents=True)
+    (pages / "module" / "index.js").write_text("export const y = 2;")
+    (pages / "module" / "deeper" / "page.js").write_text("")
     return pages
 
 
@@ -40,7 +43,17 @@ def test_pages_and_peers_share_the_port(endpoint: str, folder: Path) -> None:
         peer.wait_ready(patience())
         assert get(endpoint, "/") == (200, "text/html; charset=utf-8", b"<title>page</title>")
         assert get(endpoint, "/page.js?v=1") == (200, "text/javascript; charset=utf-8", b"export const x = 1;")
-        for target in ("/notes.txt", "/../secret", "/%2e%2e/secret", "/folder.js", "/index.html", "//etc/passwd"):
+        assert get(endpoint, "/module/index.js") == (200, "text/javascript; charset=utf-8", b"export const y = 2;")
+        for target in (
+            "/module",
+            "/module/deeper/page.js",
+            "/notes.txt",
+            "/../secret",
+            "/%2e%2e/secret",
+            "/folder.js",
+            "/index.html",
+            "//etc/passwd",
+        ):
             assert get(endpoint, target)[0] == 404
         assert listener.peers() == [peer.node]
         wait_until(lambda: listener.stats()["malformed"] == {})

@@ -23,7 +23,8 @@ from twinlink.testing import free_endpoint, patience, wait_until
 SPECTRUM = Spectrum(np.full((24, 2), 1000, np.int16), 2, scs_hz=30_000, centre_hz=3.6e9, observed_ns=0)
 ROW_HEAD = struct.Struct(">IBBH")  # step, waterfall, state, octets
 DATA = 1
-MODULES = "page", "peer", "marks", "strip", "tables", "waterfall"
+MODULES = "page", "marks", "strip", "tables", "waterfall"
+PEER = "index", "websocket", "node", "peers", "stream", "fragments", "frames", "ranges"  # of docs/javascript.md
 URL = re.compile(r"\w+://[^\s\"'`]+")
 
 
@@ -135,7 +136,8 @@ def test_a_port_that_is_taken_is_said(start: Start, endpoint: str) -> None:
 def test_it_loads_nothing_from_elsewhere(start: Start, endpoint: str) -> None:
     address = free_endpoint().removeprefix("tcp/")
     start("live", endpoint, "--http", address).wait_for("open http://")
-    for target in ("/", "/page.css", "/icon.svg", *(f"/{name}.js" for name in MODULES)):
+    modules = *MODULES, *(f"twinlink/{name}" for name in PEER)
+    for target in ("/", "/page.css", "/icon.svg", *(f"/{name}.js" for name in modules)):
         with urllib.request.urlopen(f"http://{address}{target}", timeout=patience()) as answer:
             assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
             assert set(URL.findall(answer.read().decode())) <= {"http://www.w3.org/2000/svg", "ws://${place}"}

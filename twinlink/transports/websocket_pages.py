@@ -38,19 +38,24 @@ class Page:
 
 
 def read(folder: str) -> dict[str, Page]:
-    """The files of a folder by request target; its `INDEX` is ``/``.  Folders in it and other types are left out.
+    """The files of a folder, and of the folders in it, by request target; its `INDEX` is ``/``.
+
+    Other types, and what is deeper, are left out.
 
     Raises ConfigurationError: there is no such folder, it has no `INDEX`, or its files are too long.
     """
     pages: dict[str, Page] = {}
     octets = 0
     try:
-        for file in sorted(Path(folder).iterdir()):
+        entries = sorted(Path(folder).iterdir())
+        inner = [file for entry in entries if entry.is_dir() for file in sorted(entry.iterdir())]
+        for file in entries + inner:
             if file.suffix in TYPES and file.is_file():
                 octets += file.stat().st_size
                 if octets > MAX_OCTETS:
                     raise ConfigurationError(f"pages={folder}: its files have more than {MAX_OCTETS} octets")
-                pages["/" if file.name == INDEX else f"/{file.name}"] = Page(TYPES[file.suffix], file.read_bytes())
+                target = file.relative_to(folder).as_posix()
+                pages["/" if target == INDEX else f"/{target}"] = Page(TYPES[file.suffix], file.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"pages={folder}: {error.strerror}; give a folder with an {INDEX}") from error
     if "/" not in pages:

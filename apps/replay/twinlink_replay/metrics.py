@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 import twinlink
+from twinlink.story import ENDS
 from twinlink.sync import State
 
 from .trial.trying import Rule
@@ -15,11 +16,13 @@ from .twin.twin import Twin
 _TWIN = {
     "records": "Records analysed.",
     "foreign": "Records of another session or carrier than those that are followed.",
+    "out_of_sync": "How often the records became out of sync.",
+}
+_DECISIONS = {
     "proposed": "PRB blocks proposed.",
     "installed": "Proposals answered with installed.",
     "rejected": "Proposals answered with rejected.",
     "refused_results": "Results that do not come from a trusted exporter.",
-    "out_of_sync": "How often the records became out of sync.",
     "held_back": "Lists of PRBs that were due and did not leave, because the fidelity was low.",
 }
 _FIDELITY = {
@@ -45,6 +48,15 @@ class ReplayCollector(Collector):
         """All metrics, as of now."""
         for name, text in _TWIN.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(self._twin, name))
+        decisions = self._twin.decisions
+        for name, text in _DECISIONS.items():
+            yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(decisions, name))
+        text = "PRB blocks that the twin took back: their effect was missing, or harm showed."
+        yield CounterMetricFamily("twinlink_replay_taken_back", text, decisions.stories.taken_back)
+        ended = CounterMetricFamily("twinlink_replay_decisions", "PRB blocks that ended, by their end.", labels=["end"])
+        for end in ENDS:
+            ended.add_metric([end], decisions.stories.ended.get(end, 0))
+        yield ended
         free = self._twin.free_ranges
         text = "Slots for which the exporter sent the PRBs that the MAC left free."
         yield CounterMetricFamily("twinlink_replay_sensing", text, free.slots)
@@ -61,7 +73,7 @@ class ReplayCollector(Collector):
         yield family
 
     def _trials(self) -> Iterator[Metric]:
-        trials = self._twin.trials
+        trials = self._twin.decisions.trials
         yield CounterMetricFamily("twinlink_replay_trials", "Blocks tried in the model of the cell.", trials.tried)
         text = "Time that trying blocks took, in seconds."
         yield CounterMetricFamily("twinlink_replay_trial_seconds", text, trials.total_ns / 1e9)

@@ -1,7 +1,7 @@
 import { Marks } from "./marks.js";
-import { Peer } from "./peer.js";
 import { Strip } from "./strip.js";
 import { showTables } from "./tables.js";
+import { connect } from "./twinlink/index.js";
 import { Waterfall, decibels } from "./waterfall.js";
 
 const DRAW_MS = 100;
@@ -14,12 +14,13 @@ const strips = new Map();                // by what they say of themselves
 let paused = false, drawn = 0, state = { blocks: [], interference: [] };
 
 const place = location.host + location.pathname.replace(/\/$/, "");   // the path has the token, where there is one
-new Peer(`ws://${place}`, `browser-${Math.random().toString(36).slice(2, 8)}`, {
+connect(`ws://${place}`, {
+  node: `browser-${Math.random().toString(36).slice(2, 8)}`,
+  flows: ["live-state", "live-rows"],
   message: ({ flow, payload }) => {
     if (flow === "live-state") showState(JSON.parse(new TextDecoder().decode(payload)));
-    else if (flow === "live-rows") takeRows(payload);
+    else takeRows(payload);
   },
-  gap: () => {},                         // a row that is missing all the same shows as such
   state: (isUp) => {
     element("link").textContent = isUp ? "connected" : "not connected: does the program still run?";
     document.body.classList.toggle("down", !isUp);

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from twinlink.appkit.journal import Journal
 from twinlink.control import PrbBlock
 from twinlink.prbs import format_prbs
+from twinlink.story import Tried
 
 from ..blocks.observer import Record
 from ..trial.cell import Cell, fit, usual
@@ -24,20 +25,6 @@ HORIZON_MS = 2000  # beyond it the cell has forgotten how it was, and a block is
 ON_AIR_MS = STEP_MS  # from a decision to the gNB
 OTHER_SEED = 1  # for what was chosen by the first futures, which would flatter it
 FIT_CALLS = 50  # calls of `add` after which the runs ahead are made to suit what was heard since
-
-
-class Tried(NamedTuple):
-    """What the model answered.
-
-    Attributes:
-        tried_ns: when, Unix time.
-        outcome: ``accepted`` or ``refused``.
-        reason: for a person; of a refusal it begins with its rule and a colon.
-    """
-
-    tried_ns: int
-    outcome: str
-    reason: str
 
 
 class Trials:
