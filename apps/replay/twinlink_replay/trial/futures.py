@@ -23,7 +23,7 @@ BURN_IN = 100  # steps after which a run of the scheduler, which begins with an 
 SEQUENCES = 64  # runs of the emulator's interferer
 ENTRIES = 3  # of each, where it is entered: as many as a recording of the usual length has
 LEAST_PRBS = 26  # the emulator's interferer needs them; of smaller cells, the rest of its PRBs are outside
-PRIOR_STAYS = 3.0  # ended interferers, as which those of the emulator count beside those that were heard
+PRIOR_STAYS = 1.0  # ended interferers, as which all of the emulator's count beside those that were heard
 GROWTH = 1.25  # between the lengths of grants for which runs of the scheduler are kept
 _SECONDS = Settings().seconds + MAX_STEPS * STEP_MS / 1000
 
