@@ -225,4 +225,5 @@ def test_what_was_taken_back_is_left_alone_for_a_while_and_the_rest_is_not() -> 
     run = Run().records(10, 3, 4)
     run.controller.withdraw(WALL + run.now, run.now, "taken back: fidelity is low")
     run.records(1, 3, 4)
+    assert run.controller.seen_ns == SEEN + run.now - 10 * MS  # it could not leave before
     assert run.requested == [(3, 4), (3, 4)]  # it may be asked for at once
