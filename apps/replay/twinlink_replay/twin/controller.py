@@ -29,7 +29,7 @@ from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
-SPACING_NS = 20 * MS
+SPACING_NS = 30 * MS
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
 BAR_NS = 5_000 * MS
