@@ -23,8 +23,8 @@ def test_a_block_that_is_desired_counts_as_one_on_the_flow() -> None:
     assert on_flow.take(message("control", BLOCK))
     assert not in_state.take(message("state.prb-block", of_state("desired", BLOCK)))  # it is exported as any message
     for decisions in (on_flow, in_state):
-        assert decisions.detected(50 * MS) == {3, 4, 9}
-        assert decisions.detected(101 * MS) == set()
+        assert decisions.detected(50 * MS) == frozenset({3, 4, 9})
+        assert decisions.detected(101 * MS) == frozenset()
 
 
 def test_what_else_a_state_says_is_no_decision() -> None:

@@ -108,6 +108,7 @@ class Controller:
         in_sync: bool = True,
         holds: bool = False,
         observed_ns: int = 0,
+        waits: bool = False,
     ) -> list[Change | PrbBlock | Held]:
         """Take in a record's filtered answer; returns the changes to report and the blocks to send.
 
@@ -118,12 +119,15 @@ class Controller:
             in_sync: whether the record is recent enough for a decision; otherwise changes are only reported.
             holds: whether decisions are held back.
             observed_ns: when the record was observed.
+            waits: whether a newer record is at hand, with which it is decided instead.
         """
         self._first_ns[interfered & (self._detected_ns <= monotonic_ns - HOLD_NS)] = observed_ns
         self._detected_ns[interfered] = monotonic_ns
         self._observed_ns = observed_ns
         if holds or not in_sync:
             self._hindered_ns = observed_ns
+        if waits:
+            return []
         todo: list[Change | PrbBlock | Held] = []
         wanted = self._detected_ns > monotonic_ns - HOLD_NS
         due = monotonic_ns - self._changed_ns >= SPACING_NS

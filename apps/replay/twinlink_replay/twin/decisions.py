@@ -107,6 +107,7 @@ class Decisions:
         ue: NDArray[np.bool_],
         record: Record,
         changed: Callable[[Change], object],
+        waits: bool = False,
     ) -> None:
         """Take in the answer about a record.
 
@@ -114,6 +115,7 @@ class Decisions:
             interfered, ue: whether an interferer, and whether a UE is on a PRB; of shape ``(n_prbs,)``.
             record: that was analysed.
             changed: is called with each change of the PRBs with interference.
+            waits: as of `Controller.observe`.
         """
         assert self._controller
         holds = self._fidelity.low  # before the time is taken: a decision is not older than that it may leave
@@ -125,7 +127,9 @@ class Decisions:
                 old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
                 in_sync = self._sync.state is State.IN_SYNC and not old
             self._supervise(holds, now_ns, monotonic_ns, ue, record.observed_ns)
-            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns):
+            for item in self._controller.observe(
+                interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns, waits
+            ):
                 if isinstance(item, Change):
                     changed(item)
                 elif isinstance(item, Held):
