@@ -160,6 +160,7 @@ class Controller:
     def forget(self) -> None:
         """No PRB counts as interfered until it is detected again."""
         self._detected_ns[:] = NEVER
+        self._changed_ns = NEVER
 
     def result(self, result: PrbBlockResult) -> None:
         """Take in the result of a block, of this twin or another one."""
