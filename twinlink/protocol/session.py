@@ -43,8 +43,8 @@ from .send.flows import SendFlows
 from .send.loss import NO_PEER, NOT_TAKEN, SKIPPED
 from .send.options import FlowOptions, Overflow, Pace, Priority, Reliability
 from .send.record import Missing
-from .send.single import sends_single
 from .send.sent import FULL, OFFER, TRANSMIT, TRANSMIT_BUNDLE, TRANSMIT_QUEUE, UNSENT, Sent
+from .send.single import sends_single
 
 # What the driver of a session names beside it.
 __all__ = [

@@ -100,7 +100,8 @@ def _plan(given: argparse.Namespace) -> list[str]:
     return [
         *service.plan_of_link(given, _sends(given), RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
-        f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
+        f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz; "
+        f"of several cells {'the first' if carrier.cell_id is None else carrier.cell_id}",
         plan_of_reduction(reduction_of(given)),
         f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
         f"decisions: {_deciders(given)}, at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",

@@ -93,7 +93,7 @@ class Observations:
         self._sensing = SensingReader()
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
-        self._cells = OneCell(carrier.cell_id, journal)
+        self._one_cell = OneCell(carrier.cell_id, journal)
         self._clock: Clock | None = None  # as the log has it
         self._indicated: deque[tuple[IndicatedSlot, int]] = deque()  # with the slots missing before it
         self._copied: deque[_Copy] = deque()
@@ -261,11 +261,11 @@ class Observations:
         try:
             if not reader.is_open(indication.shm_name):
                 self.finish()
-                self._cells = OneCell(self._carrier.cell_id, self._journal)
+                self._one_cell = OneCell(self._carrier.cell_id, self._journal)
                 reader.open(indication.shm_name, names_cells=indication.names_cells)
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
-            indication, ours = self._cells.choose(indication)
+            indication, ours = self._one_cell.choose(indication)
             slot = reader.indicated(indication, observed_ns, ours)
         except SharedMemoryError as error:
             counters.indications += 1

@@ -120,6 +120,7 @@ class SlotReader:
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
         self._cells = 1  # most rows of a slot
         self._not_indicated = 0  # slots, since the last one of our cell
+        self._unnamed = 0  # rows of the newest slot that its indication does not name, at most
 
     def is_open(self, name: str) -> bool:
         """Whether this shared memory is open, and the gNB has not made it anew, nor with another layout."""
@@ -152,7 +153,7 @@ class SlotReader:
             self._file.close()
         self._file, self._newest, self._repeats, self.clock = None, None, None, Clock.UNKNOWN
         self._marks.clear()
-        self._counted = self._not_indicated = 0
+        self._counted = self._not_indicated = self._unnamed = 0
         self._cells = 1
 
     def indicated(self, indication: SlotIndication, observed_ns: int, ours: bool = True) -> IndicatedSlot | None:
@@ -174,22 +175,32 @@ class SlotReader:
         else:
             end = _position(newest.indication, self._layout) + newest.last - newest.number
         steps = [(place - end) % rows or rows for place in places]
-        cells = len(set(places)) if indication.others else min(indication.n_cells or 1, rows)
-        last = max(steps) if indication.others else steps[0] + cells - 1
-        self._cells = max(self._cells, cells)
-        rounds = 0
+        last, named = max(steps), len(set(places))
         if newest is not None:
-            rounds = rows * self._rounds(last, rows, self._slots_between(newest.indication, indication))
-        base = (newest.last if newest else 0) + rounds
-        self._not_indicated += -(-(rounds + last - cells) // self._cells)  # at least
+            last += rows * self._rounds(last, rows, self._slots_between(newest.indication, indication))
+        self._count_missing(last - named, named, min(indication.n_cells or 1, rows))
         order = newest.order if newest else 0
         skipped = 0
         if ours:
             skipped, self._not_indicated = self._not_indicated, 0
             order += skipped + 1
-        number, last = base + steps[0], base + last
+        base = (newest.last if newest else 0) + last - max(steps)
+        number, last = base + steps[0], base + max(steps)
         self._newest = IndicatedSlot(indication, number, last, order, skipped, observed_ns, time.monotonic_ns())
         return self._newest
+
+    def _count_missing(self, between: int, named: int, cells: int) -> None:
+        """Count the slots that were not indicated.
+
+        Args:
+            between: rows before those of a slot that its indication does not name, nor the one before.
+            named: rows that its indication names.
+            cells: of that slot, each of which may have a row.
+        """
+        between -= self._unnamed
+        self._unnamed = max(0, cells - named)
+        self._cells = max(self._cells, named, cells)
+        self._not_indicated += -(-max(0, between) // self._cells)  # at least
 
     def written_ns(self, slot: IndicatedSlot) -> int | None:
         """Monotonic time from which the row of a slot is complete; None: not before a later indication comes."""

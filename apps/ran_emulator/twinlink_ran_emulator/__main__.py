@@ -96,7 +96,8 @@ def _pattern(given: argparse.Namespace) -> SlotPattern | None:
 def _where(pattern: SlotPattern | None, fft_size: int) -> str:
     if pattern is None:
         return f"FFT of {fft_size} bins"
-    return f"slots {pattern.tdd} in shared memory {pattern.iq_name}, {pattern.antennas} antenna(s)"
+    where = f"slots {pattern.tdd} in shared memory {pattern.iq_name}"
+    return f"{where}, {pattern.antennas} antenna(s), {pattern.cells} cell(s)"
 
 
 def _codec(given: argparse.Namespace) -> e3.Codec:

@@ -18,6 +18,7 @@ from twinlink.appkit import convert, linking, options, outputs, recorded_link, s
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.cli import all_keys
 from twinlink.digest import FLOW as DIGEST
 from twinlink.digest import REQUEST_FLOW
@@ -26,7 +27,6 @@ from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
 
 from . import companion, grc
-from .twin.decision_path import FLOW as BLOCK_STATE
 from .twin.decision_path import DecisionPath
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def run(
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
+    decisions.finish()
     counted["waiting"] += twin.left_out
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
@@ -220,6 +221,7 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         refused_results=decisions.refused_results,
         taken_back=decisions.stories.taken_back,
         decisions=decisions.stories.ended,
+        seen_to_on_air_ns=decisions.stories.seen_to_on_air_ns,
         out_of_sync=twin.out_of_sync,
         sensing=twin.free_ranges.slots,
         sensing_missing=twin.free_ranges.missing,

@@ -15,7 +15,7 @@ from twinlink_ran_emulator.interferer import Episode, draw_episodes
 from twinlink_ran_emulator.make_recording import Settings
 from twinlink_ran_emulator.scheduler import MIN_GRANT_RECORDS, schedule
 
-from .cell import Cell
+from .cell import Cell, Emitter
 from .heard import STEP_MS
 
 MAX_STEPS = 1000
@@ -79,7 +79,7 @@ def _members(cell: Cell, steps: int, seeds: int) -> list[Member]:
     ]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _scheduled(n_ues: int, n_prbs: int, grant: int, steps: int, member: int) -> Rows:
     """Where UEs transmit in a run of the emulator's scheduler, shape ``(steps, n_prbs)``."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((2, member))))
@@ -119,10 +119,12 @@ def _interferers(cell: Cell, steps: int, seeds: int, rng: np.random.Generator) -
     for place, emitter in enumerate(cell.emitters):
         prbs = slice(emitter.first_prb, emitter.first_prb + emitter.n_prbs)
         stays = _stays(cell, emitter.age, seeds, rng)
-        for row, stay, pick in zip(rows, stays, rng.integers(0, len(entries), seeds), strict=True):
+        # The emulator's next one is elsewhere.
+        following = [(one, k) for one, k in entries if not _overlaps(one[k + 1], emitter)] or entries
+        for row, stay, pick in zip(rows, stays, rng.integers(0, len(following), seeds), strict=True):
             row[:stay, prbs] = True
             if place == 0:
-                one, k = entries[pick]
+                one, k = following[pick]
                 _mark(row, one[k + 1 :], _end_s(one[k]) - stay * STEP_MS / 1000)
     if not cell.emitters:
         silence_s = cell.silence * STEP_MS / 1000
@@ -142,6 +144,11 @@ def _stays(cell: Cell, age: int, seeds: int, rng: np.random.Generator) -> list[i
     if not weights.any():  # none is as old: as long again, in the mean
         return [ceil(stay) for stay in rng.exponential(age, seeds)]
     return [int(stay) - age for stay in rng.choice(stays, seeds, p=weights / weights.sum())]
+
+
+def _overlaps(episode: Episode, emitter: Emitter) -> bool:
+    first, end = emitter.first_prb, emitter.first_prb + emitter.n_prbs
+    return episode.first_prb < end and first < episode.first_prb + episode.n_prbs
 
 
 def _end_s(episode: Episode) -> float:

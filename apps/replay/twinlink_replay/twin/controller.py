@@ -29,7 +29,7 @@ from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
-SPACING_NS = 50 * MS
+SPACING_NS = 20 * MS
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
 BAR_NS = 5_000 * MS
@@ -162,15 +162,17 @@ class Controller:
         self._detected_ns[:] = NEVER
         self._changed_ns = NEVER
 
-    def result(self, result: PrbBlockResult) -> None:
-        """Take in the result of a block, of this twin or another one."""
+    def result(self, result: PrbBlockResult) -> bool:
+        """Take in the result of a block, of this twin or another one; whether it rejects the list requested last."""
         unread = result.id.startswith(self._unread)
         if self._requested is None or not (result.id == self._requested.id or unread):
-            return
+            return False
         if result.status == "rejected" and result.reason.partition(":")[0] not in get_args(SignatureRule):
             self._retry_ns = SYNC_RETRY_NS if result.reason.startswith("sync:") else RETRY_NS
-        elif result.status == "cleared" and self._requested.prbs:
+            return True
+        if result.status == "cleared" and self._requested.prbs:
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed
+        return False
 
     def refused(self, monotonic_ns: int) -> None:
         """The list that `observe` returned last is not sent."""

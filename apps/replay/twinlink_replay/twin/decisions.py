@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import twinlink
 from twinlink.appkit.journal import Journal
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Refusal
 from twinlink.story import TAKEN_BACK
@@ -159,8 +159,8 @@ class Decisions:
             if self._recorded_time:
                 return  # it answers the twin that was recorded
             with self._lock:
-                self._controller.result(result)
-                self.stories.answered(result)
+                rejects = self._controller.result(result)
+                self.stories.answered(result, of_newest=rejects and result.id.startswith(UNREAD))
                 self.trials.on_air(result.prbs)
             if not self._reported_another_twin and self._controller.shows_another_twin(result):
                 self._reported_another_twin = True
@@ -193,6 +193,11 @@ class Decisions:
                 self._withdraw(time.time_ns(), time.monotonic_ns(), f"{TAKEN_BACK}{why}")
             if self._controller:
                 self._controller.forget()
+
+    def finish(self) -> None:
+        """No more is decided: say what is known of the decisions that have not ended."""
+        with self._lock:
+            self.stories.finish()
 
     # The caller holds the lock
 
@@ -238,7 +243,9 @@ class Decisions:
         epoch = self._source.epoch
         node = self._source.node(epoch)
         story = self.stories.of(block.id)
-        if block.prbs and story is None:
+        # One that was rejected is repeated with its id, and one that is renewed may leave in another part.
+        is_new = bool(block.prbs) and (story is None or story.ended or story.prbs != block.prbs)
+        if is_new:
             story = self.stories.begin(block, node, epoch or 0, seen_ns, self.trials.last)
         try:
             signed = self._authentication.sign(block.encode(), node, epoch)
@@ -253,7 +260,7 @@ class Decisions:
         if story is not None:
             story.note("signed", signed_ns, "twin", "" if signed_ns else "no identity")
             self.stories.sent(story, sent_ns, mono_ns, block.validity_ms)
-            if self._supervision and not renews:
+            if self._supervision and is_new:
                 self._supervision.begin(story, mono_ns)
         else:
             self._ends(block, sent_ns)

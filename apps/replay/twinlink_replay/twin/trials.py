@@ -65,9 +65,7 @@ class Trials:
     def on_air(self, prbs: tuple[int, ...]) -> None:
         """These PRBs are blocked from now on; called by any thread."""
         if self._blocked is not None:
-            blocked = np.zeros_like(self._blocked)
-            blocked[self._local(prbs)] = True
-            self._blocked = blocked
+            self._blocked = np.isin(np.arange(len(self._blocked)), self._local(prbs))  # it may be of other PRBs, too
 
     def add(self, records: list[Record], occupied: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
         """Take in records with the answers about them, both of shape ``(records, n_prbs)``."""
