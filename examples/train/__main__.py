@@ -17,7 +17,7 @@ from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 from twinlink.identity import Identity, trust
 
-from . import loop, poisoned, report, signed_model, training
+from . import fit, loop, poisoned, report, signed_model, training
 from .model import Model
 
 PROGRAM = "examples.train"
@@ -52,6 +52,7 @@ def _main(argv: Sequence[str]) -> int:
         raise ConfigurationError("--seed goes from 0 to 1000")
     if given.out.exists() and any(given.out.iterdir()):
         raise ConfigurationError(f"{given.out} is there, and not empty: name another --out")
+    fit.check_installed()  # before anything is written
     begun = time.monotonic()
     sides = _identities(given.out)
     plan = training.plan(given.seed, given.thin)
