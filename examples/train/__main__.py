@@ -94,7 +94,7 @@ def _loops(given: argparse.Namespace, sides: loop.Sides) -> bool:
     altered = _altered(model, folder / "altered.tlm", identity)
     print(f"an altered file: {altered}")
     results = {"good": good, "poisoned in shadow": in_shadow, "poisoned on air": on_air, "altered": altered}
-    (folder / LOOP).write_text(json.dumps(results, indent=1) + "\n")
+    (given.out / LOOP).write_text(json.dumps(results, indent=1) + "\n")
     stays = [one["policy"].get("stage") for one in (in_shadow, on_air)] == ["rolled back"] * 2
     return stays and good["policy"].get("stage") == "live" and altered.find("(signature)") >= 0
 
