@@ -63,6 +63,17 @@ def test_requests_at_once_renews_and_withdraws() -> None:
     assert run.changes == [(3, 4), ()]
 
 
+def test_what_is_forgotten_is_not_requested_again_and_what_is_detected_then_is() -> None:
+    run = Run().records(1, 3).records(30, 3, 4)
+    assert run.controller.withdraw(WALL + run.now, run.now) is not None
+    run.controller.forget()
+    begun = run.now
+    run.records(20, 4)
+    assert run.requested == [(3,), (3, 4), (4,)]
+    assert run.blocks[-1][0] == begun
+    assert run.changes == [(3,), (3, 4), (4,)]
+
+
 def test_growing_lists_are_spaced() -> None:
     run = Run().records(1, 3).records(1, 3, 4).records(20, 3, 4, 5)
     assert run.requested == [(3,), (3, 4, 5)]

@@ -169,6 +169,7 @@ class Controller:
     def forget(self) -> None:
         """No PRB counts as interfered until it is detected again."""
         self._detected_ns[:] = NEVER
+        self._changed_ns = NEVER
 
     def result(self, result: PrbBlockResult) -> bool:
         """Take in the result of a block, of this twin or another one; whether it rejects the list requested last."""
