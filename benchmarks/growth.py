@@ -29,7 +29,7 @@ MESSAGES = 20_000  # of which the cost is the mean
 READY_S = 60.0
 GROWN = {"flows": (1, 1000), "peers": (1, 64), "kept": (0, 1_000_000)}
 GNBS = 100
-GNB_BITS_PER_S = 1.7e6
+GNB_MBITS = 1.7
 SECONDS = 10.0
 
 
@@ -144,9 +144,7 @@ class Growth(Measurement):
         gnbs, seconds = bench.scaled(GNBS, 4), SECONDS if not bench.quick else 1.0
         bench.step(f"{gnbs} gNBs through a router", 0.8)
         try:
-            (self._gnbs,) = many_nodes.carried(
-                "router", gnbs, (gnbs * GNB_BITS_PER_S / 8 / many_nodes.OCTETS,), seconds
-            )
+            (self._gnbs,) = many_nodes.carried("router", gnbs, (many_nodes.rate_of(gnbs, GNB_MBITS),), seconds)
         except (*FAILURES, RuntimeError) as error:
             bench.missing("L9", f"{gnbs} gNBs: {error}")
 

@@ -1,10 +1,13 @@
 """Number of gNBs that a host carries: through one Zenoh router, and as a star on one listener.
 
     python -m benchmarks.many_nodes
+    python -m benchmarks.many_nodes --gnbs 25,50,75,100 --mbits 1.7 --shape router
 
 For 1, 4 and 16 gNBs and increasing rates it prints the delivered rate, the age of records on arrival, and the processor
-time of each process, until the processors are saturated.  All gNBs are links of one process and all twins links of
-another, so the figures are the cost of links, not of processes.  On one host with one clock an age is exact.
+time of each process, until the processors are saturated.  With ``--mbits`` each gNB sends at that rate, however many
+there are.  All twins are links of one process, and ten gNBs share one, so the figures are the cost of links, not of
+processes.  The gNBs are the load: they take processor time that the host of a twin does not spend elsewhere.  On one
+host with one clock an age is exact.
 
 - ``router``: a twin for each gNB, each pair in a namespace of its own, all clients of one router.
 - ``star``: one listening twin, to which every gNB connects.
@@ -17,9 +20,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import twinlink
@@ -28,11 +32,14 @@ from twinlink.protocol.rtt import percentiles
 from twinlink.testing import free_endpoint
 
 OCTETS = 5088  # a record of 106 PRBs: 1272 subcarriers of 4 octets
+SHAPES = ("router", "star")
 COUNTS = (1, 4, 16)
 RATES = (100, 1000, 4000, 8000, 16000, 32000)  # records/s of all gNBs together, until FULL
 FULL = 0.95  # of the processors
 READY_S = 30.0
+SHARE = 10  # gNBs of a process: with all in one, its threads' turns at the interpreter's lock would be the limit
 BATCH_S = 0.002  # least sleep of the sending loop
+SETTLE_S = 10.0  # for the last acks
 
 ROUTER = """
 import json, sys, zenoh
@@ -45,20 +52,19 @@ with zenoh.open(config):
 """
 
 
-def open_links(stack: ExitStack, side: str, shape: str, endpoint: str, count: int) -> list[twinlink.Link]:
-    """This side's links."""
+def open_links(stack: ExitStack, side: str, shape: str, endpoint: str, numbers: range) -> list[twinlink.Link]:
+    """The links of a process: those of the nodes with these numbers."""
     if shape == "star" and side == "twin":
         return [stack.enter_context(twinlink.open("zenoh", listen=endpoint, node="twin"))]
-    options = [{} if shape == "star" else {"mode": "client", "namespace": f"cell-{k}"} for k in range(count)]
+    options = [{} if shape == "star" else {"mode": "client", "namespace": f"cell-{k}"} for k in numbers]
     return [
         stack.enter_context(twinlink.open("zenoh", connect=endpoint, node=f"{side}-{k}", **more))  # type: ignore[arg-type]
-        for k, more in enumerate(options)
+        for k, more in zip(numbers, options, strict=True)
     ]
 
 
-def send(links: list[twinlink.Link], rate: float, seconds: float) -> dict[str, Any]:
+def send(senders: Sequence[twinlink.Sender], rate: float, seconds: float) -> dict[str, Any]:
     """Send at this rate (records/s), in turn on all links."""
-    senders = [link.sender("spectrum", overflow="drop-oldest") for link in links]
     payload, began, sent, total = bytes(OCTETS), time.monotonic(), 0, int(rate * seconds)
     while sent < total:
         due = min(total, int((time.monotonic() - began) * rate) + 1)
@@ -66,13 +72,33 @@ def send(links: list[twinlink.Link], rate: float, seconds: float) -> dict[str, A
             senders[number % len(senders)].send(payload)
         sent = max(sent, due)
         time.sleep(max(BATCH_S, began + sent / rate - time.monotonic()))
-    took = time.monotonic() - began
-    time.sleep(1.0)
-    return {"sent": sent, "seconds": took, "lost": sum(sender.stats()["lost"] for sender in senders)}
+    return {"sent": sent, "seconds": time.monotonic() - began}
 
 
-def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
-    """A process of one side: answers each line of stdin, a rate and seconds, with its results as JSON."""
+def missing(senders: Sequence[twinlink.Sender]) -> int:
+    """How many messages are known to be lost, or have no ack after `SETTLE_S`."""
+    until = time.monotonic() + SETTLE_S
+    for sender in senders:
+        with suppress(twinlink.AckTimeout):
+            sender.flush(max(0.0, until - time.monotonic()))
+    return sum(sender.stats()["lost"] + sender.stats()["outstanding"] for sender in senders)
+
+
+def gnb_main(links: Sequence[twinlink.Link]) -> None:
+    """Answers a line with rate and seconds when that is sent, and an empty one with how many of it are missing."""
+    senders, before = [link.sender("spectrum", overflow="drop-oldest") for link in links], 0
+    ready(links)
+    for line in sys.stdin:
+        if line.strip():
+            print(json.dumps(send(senders, *map(float, line.split()))), flush=True)
+        else:
+            now = missing(senders)
+            print(json.dumps({"lost": now - before}), flush=True)
+            before = now
+
+
+def twin_main(links: Sequence[twinlink.Link]) -> None:
+    """Answers each line with what it has received since the one before."""
     ages: list[int] = []
     lock = threading.Lock()
 
@@ -80,25 +106,27 @@ def side_main(side: str, shape: str, endpoint: str, count: int) -> None:
         with lock:
             ages.append(message.received_ns - message.sent_ns)
 
+    for link in links:
+        link.receiver("spectrum", handler=note)
+    ready(links)
+    for _ in sys.stdin:
+        with lock:
+            answer = {"received": len(ages), "age_ns": percentiles(ages) if ages else None}
+            ages.clear()
+        print(json.dumps(answer), flush=True)
+
+
+def ready(links: Sequence[twinlink.Link]) -> None:
+    """Say so when every link has its peer."""
+    for link in links:
+        link.wait_ready(READY_S)
+    print("ready", flush=True)
+
+
+def side_main(side: str, shape: str, endpoint: str, first: int, end: int) -> None:
+    """A process of one side, which answers each line of stdin with JSON."""
     with ExitStack() as stack:
-        links = open_links(stack, side, shape, endpoint, count)
-        for link in links:
-            if side == "twin":
-                link.receiver("spectrum", handler=note)
-        for link in links:
-            link.wait_ready(READY_S)
-        print("ready", flush=True)
-        for line in sys.stdin:
-            rate, seconds = map(float, line.split())
-            before = time.process_time()
-            if side == "gnb":
-                answer = send(links, rate, seconds)
-            else:
-                time.sleep(seconds + 1.0)
-                with lock:
-                    answer = {"received": len(ages), "age_ns": percentiles(ages) if ages else None}
-                    ages.clear()
-            print(json.dumps({**answer, "cpu_s": time.process_time() - before}), flush=True)
+        {"gnb": gnb_main, "twin": twin_main}[side](open_links(stack, side, shape, endpoint, range(first, end)))
 
 
 class Process:
@@ -133,6 +161,18 @@ class Process:
         self._process.communicate()
 
 
+def answers(processes: Sequence[Process], lines: Iterable[str] = repeat("")) -> list[dict[str, Any]]:
+    """What each says to its line, all at the same time."""
+    for process, line in zip(processes, lines, strict=False):
+        process.ask(line)
+    return [json.loads(process.answer()) for process in processes]
+
+
+def cpu_s(processes: Sequence[Process]) -> float:
+    """Processor time of all of them so far."""
+    return sum(process.cpu_s() for process in processes)
+
+
 @dataclass(frozen=True)
 class Carried:
     """What was carried at a rate; ``age_ns`` has percentiles, ``cores`` the processor time of each process."""
@@ -164,32 +204,34 @@ class Carried:
 
 def carried(shape: str, count: int, rates: Sequence[float], seconds: float) -> Iterator[Carried]:
     """Measure each rate.  Raises RuntimeError if a process ends."""
-    endpoint, processes = free_endpoint(1), []
+    endpoint = free_endpoint(1)
+    parts: dict[str, list[Process]] = {"gNBs": [], "router": [], "twins": []}
     try:
-        router = Process("-c", ROUTER, endpoint) if shape == "router" else None
-        if router:
-            processes.append(router)
-            router.answer()
-        sides = [Process("-m", "benchmarks.many_nodes", side, shape, endpoint, str(count)) for side in ("twin", "gnb")]
-        processes += sides
-        for side in sides:
-            side.answer()
+        if shape == "router":
+            parts["router"].append(Process("-c", ROUTER, endpoint))
+            parts["router"][0].answer()
+        twin = Process("-m", "benchmarks.many_nodes", "twin", shape, endpoint, "0", str(count))
+        parts["twins"].append(twin)
+        firsts = range(0, count, SHARE)
+        shares = [min(SHARE, count - first) for first in firsts]
+        for first, share in zip(firsts, shares, strict=True):
+            numbers = str(first), str(first + share)
+            parts["gNBs"].append(Process("-m", "benchmarks.many_nodes", "gnb", shape, endpoint, *numbers))
+        for process in (*parts["twins"], *parts["gNBs"]):
+            process.answer()
         for rate in rates:
-            router_before = router.cpu_s() if router else 0.0
-            for side in sides:
-                side.ask(f"{rate} {seconds}")
-            twin, gnb = (json.loads(side.answer()) for side in sides)
-            cores = {
-                "gNBs": gnb["cpu_s"] / seconds,
-                "router": (router.cpu_s() - router_before) / seconds if router else 0.0,
-                "twins": twin["cpu_s"] / seconds,
-            }
+            before = {name: cpu_s(processes) for name, processes in parts.items()}
+            sent = answers(parts["gNBs"], [f"{rate * share / count} {seconds}" for share in shares])
+            took = max(one["seconds"] for one in sent)
+            cores = {name: (cpu_s(processes) - before[name]) / took for name, processes in parts.items()}
+            lost = sum(one["lost"] for one in answers(parts["gNBs"]))
+            (found,) = answers([twin])
             yield Carried(
-                shape, count, rate, gnb["seconds"], gnb["sent"], gnb["lost"], twin["received"], twin["age_ns"] or {},
-                cores,
+                shape, count, rate, took, sum(one["sent"] for one in sent), lost, found["received"],
+                found["age_ns"] or {}, cores,
             )  # fmt: skip
     finally:
-        for process in processes:
+        for process in [one for processes in parts.values() for one in processes]:
             process.end()
 
 
@@ -199,22 +241,39 @@ HEADER = (
 )
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """The numbers of gNBs that an option gives.  Raises ValueError."""
+    found = tuple(int(one) for one in text.split(","))
+    if min(found) < 1:
+        raise ValueError(text)
+    return found
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=convert.seconds, default=5.0, help="of each rate; default 5")
+    parser.add_argument("--gnbs", type=counts, default=COUNTS, metavar="N,N", help="numbers of gNBs; default 1,4,16")
+    parser.add_argument("--mbits", type=float, help="each gNB sends so many Mbit/s; default: rates of all together")
+    parser.add_argument("--shape", choices=SHAPES, help="only this one")
     given = parser.parse_args()
     print(HEADER)
-    for shape in ("router", "star"):
-        for count in COUNTS:
-            for one in carried(shape, count, RATES, given.seconds):
+    for shape in (given.shape,) if given.shape else SHAPES:
+        for count in given.gnbs:
+            rates = RATES if given.mbits is None else (rate_of(count, given.mbits),)
+            for one in carried(shape, count, rates, given.seconds):
                 print(one, flush=True)
                 if one.saturated:
                     break
 
 
+def rate_of(count: int, mbits: float) -> float:
+    """Records/s of so many gNBs that send so many Mbit/s each."""
+    return count * mbits * 1e6 / 8 / OCTETS
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] in (["gnb"], ["twin"]):
-        side_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        side_main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
     else:
         main()

@@ -101,9 +101,9 @@ class AsyncMessageReceiver(AsyncReceiver[Message]):
         check_count(max_messages)
         receiver = self._receiver
         batches = AsyncReceiver(
-            lambda: receiver.take_many(max_messages) or None, receiver.unread, self._link, self._waiters
+            lambda: receiver.receive_many(max_messages, 0.0) or None, receiver.unread, self._link, self._waiters
         )
-        return await batches.receive(timeout) or receiver.take_many(max_messages)
+        return await batches.receive(timeout) or receiver.receive_many(max_messages, 0.0)
 
 
 class AsyncSender:

@@ -21,6 +21,8 @@ MAX_PRBS = 275  # 3GPP TS 38.101-1: at most 273 PRBs; TS 38.331 maxNrofPhysicalR
 MAX_ID_LENGTH = 64
 MAX_TEXT_LENGTH = 1024
 UNREAD = "unread-"  # with this begins the id in the result of a decision that was not read
+EXPIRED = "its validity ended"  # reason of the result of a block that was not renewed
+REPLACED = "replaced by "  # so begins the reason of the result of a block in whose place another stands
 MAX_OCTETS = 16_384  # the longest id, list and reason fit, each character escaped to twelve octets
 
 Status = Literal["installed", "rejected", "cleared"]

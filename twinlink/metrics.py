@@ -17,12 +17,12 @@ taken out of the link's count, but was counted here if a scrape came in between.
 """
 
 import threading
-from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from . import __version__
 from .errors import TwinlinkError
+from .histogram import BUCKETS_S, Histogram
 from .link import Link
 from .message import Ack
 from .protocol.rtt import clock_offset
@@ -40,9 +40,6 @@ except ModuleNotFoundError as error:
         "metrics need prometheus_client, which is not installed: pip install 'twinlink[metrics]'"
     ) from error
 
-BUCKETS_S = (
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-)  # fmt: skip
 MAX_PEERS = 64  # that have labels: their names come from the other side, and each costs some 40 series a flow
 
 _Row = tuple[str, str, str]  # key in stats, metric, help
@@ -85,32 +82,20 @@ def collector(link: Link) -> Collector:
     return _LinkCollector(link)
 
 
+def add_histogram(family: HistogramMetricFamily, labels: tuple[str, ...], histogram: Histogram) -> None:
+    """Add a histogram to a family as the metric with these labels."""
+    total, buckets = 0, []
+    for count, bound in zip(list(histogram.counts), (*map(str, BUCKETS_S), "+Inf"), strict=True):
+        total += count
+        buckets.append((bound, total))
+    family.add_metric(labels, buckets, histogram.sum_s)
+
+
 def build_info(**labels: str) -> Metric:
     """The metric that tells which version runs; for programs without a link."""
     info = GaugeMetricFamily("twinlink_build_info", "Version of twinlink; always 1.", labels=["version", *labels])
     info.add_metric([__version__, *labels.values()], 1)
     return info
-
-
-class _Histogram:
-    """Delays by bucket."""
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(BUCKETS_S) + 1)
-        self._sum_s = 0.0
-
-    def add(self, delay_ns: int) -> None:
-        """A delay below 0, which clocks that differ can make of a short one, counts as 0."""
-        delay_s = max(delay_ns, 0) / 1e9
-        self._counts[bisect_left(BUCKETS_S, delay_s)] += 1
-        self._sum_s += delay_s
-
-    def add_to(self, family: HistogramMetricFamily, labels: tuple[str, ...]) -> None:
-        total, buckets = 0, []
-        for count, bound in zip(self._counts, (*map(str, BUCKETS_S), "+Inf"), strict=True):
-            total += count
-            buckets.append((bound, total))
-        family.add_metric(labels, buckets, self._sum_s)
 
 
 class _Rising:
@@ -132,13 +117,13 @@ class _Delays:
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, int], Ack] = {}  # that was taken in, by flow and session
-        self._rtt: dict[tuple[str, str], _Histogram] = {}  # by flow and node
-        self._one_way: dict[tuple[str, str], _Histogram] = {}
+        self._rtt: dict[tuple[str, str], Histogram] = {}  # by flow and node
+        self._one_way: dict[tuple[str, str], Histogram] = {}
 
     def take(self, flow: str, epoch: int, node: str, acks: list[Ack], offset_ns: int) -> None:
         """Take in those acks of a session that have not been yet; they are in the order in which they came."""
-        rtt = self._rtt.setdefault((flow, node), _Histogram())
-        one_way = self._one_way.setdefault((flow, node), _Histogram())
+        rtt = self._rtt.setdefault((flow, node), Histogram())
+        one_way = self._one_way.setdefault((flow, node), Histogram())
         last = self._newest.get((flow, epoch))
         for ack in reversed(acks):
             if ack is last:  # the very object, so that neither a clock nor a number can deceive
@@ -162,7 +147,7 @@ class _Delays:
         ):
             family = HistogramMetricFamily(name, text, labels=["flow", "peer"])
             for labels, histogram in histograms.items():
-                histogram.add_to(family, labels)
+                add_histogram(family, labels, histogram)
             yield family
 
 

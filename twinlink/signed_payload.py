@@ -32,7 +32,7 @@ from .control import MAX_OCTETS
 from .errors import PayloadTooLarge
 
 if TYPE_CHECKING:
-    from .identity import TrustedPeer
+    from .identity import Identity, TrustedPeer
     from .identity.watched import WatchedIdentity
 
 MAGIC = b"tS"
@@ -120,7 +120,7 @@ class Signer:
         head = UNSIGNED_HEAD.pack(
             MAGIC,
             KINDS[flow].number,
-            _key_id(identity.line.verify_key),
+            key_id(identity.line.verify_key),
             _audience(node),
             node_session,
             self._session,
@@ -173,7 +173,7 @@ class Verifier:
         head = Head(*UNSIGNED_HEAD.unpack_from(octets))
         if head.kind != kind.number:
             return Refusal("flow", f"it was signed for another flow than {flow}")
-        peer = self._peer(head.key)
+        peer = trusted_peer(self._watched.identity, head.key)
         if isinstance(peer, Refusal):
             return peer
         if peer.role != kind.role:
@@ -181,19 +181,6 @@ class Verifier:
         if not _is_signed_by(peer, flow, octets):
             return Refusal("signature", f"it is not what {peer.name} signed")
         return self._stale(head, kind, peer.name, node, session) or Verified(peer.name, octets[HEAD_OCTETS:])
-
-    def _peer(self, key: bytes) -> "TrustedPeer | Refusal":
-        """The trusted peer with this key, as of now."""
-        identity, now = self._watched.identity, datetime.now(UTC)
-        for peer in identity.trusted:
-            if _key_id(peer.line.verify_key) == key:
-                if peer.expiry > now:
-                    return peer
-                return Refusal("expired", f"the key of {peer.name} expired on {peer.expiry:%Y-%m-%d}")
-        for peer in identity.revoked:
-            if _key_id(peer.line.verify_key) == key:
-                return Refusal("revoked", f"this key of {peer.name} was revoked")
-        return Refusal("key", "its key is not known here: `twinlink key trust` makes a peer known")
 
     def _stale(self, head: Head, kind: _Kind, signer: str, node: str | None, session: int) -> Refusal | None:
         """Why what was signed does not count here and now; if it does, its counter is kept."""
@@ -220,6 +207,19 @@ def body_of(payload: bytes | memoryview) -> bytes | memoryview:
     return octets[HEAD_OCTETS:] if len(octets) >= HEAD_OCTETS and octets[:2] == MAGIC else payload
 
 
+def trusted_peer(identity: "Identity", key: bytes) -> "TrustedPeer | Refusal":
+    """The trusted peer whose key has this `key_id`, as of now; or why it does not count."""
+    for peer in identity.trusted:
+        if key_id(peer.line.verify_key) == key:
+            if peer.expiry > datetime.now(UTC):
+                return peer
+            return Refusal("expired", f"the key of {peer.name} expired on {peer.expiry:%Y-%m-%d}")
+    for peer in identity.revoked:
+        if key_id(peer.line.verify_key) == key:
+            return Refusal("revoked", f"this key of {peer.name} was revoked")
+    return Refusal("key", "its key is not known here: `twinlink key trust` makes a peer known")
+
+
 def _is_signed_by(peer: "TrustedPeer", flow: str, octets: memoryview) -> bool:
     from cryptography.exceptions import InvalidSignature  # an identity brings it: this module can do without
 
@@ -235,7 +235,8 @@ def _signed(flow: str, head: bytes | memoryview, body: bytes | memoryview) -> by
     return b"".join((CONTEXT, flow.encode(), b"\0", head, body))
 
 
-def _key_id(verify_key: bytes) -> bytes:
+def key_id(verify_key: bytes) -> bytes:
+    """The name of a key in a head."""
     return hashlib.sha256(verify_key).digest()[:8]
 
 

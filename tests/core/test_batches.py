@@ -22,6 +22,7 @@ from twinlink.protocol.send.congestion import InFlightBudget
 from twinlink.protocol.send.flow import SendFlow
 from twinlink.protocol.send.retransmit_buffer import ENTRY_OVERHEAD_OCTETS
 from twinlink.protocol.session import FlowOptions
+from twinlink.runtime.outgoing_batch import ALONE_OCTETS, OutgoingBatch
 
 SIZES = st.lists(st.integers(0, 120) | st.sampled_from([1000, 20_000, 100_000]), min_size=1, max_size=60)
 PATHS = {"loss": 0.2, "duplication": 0.1, "jitter_ns": 3 * MS}
@@ -229,7 +230,8 @@ def test_messages_of_several_peers_are_taken_as_one_by_one(most: int) -> None:
                 assert one is not None
                 batch, streams = [one[0]], [one[1]] if one[1] else []
             else:
-                parts, streams = flow.next_parts(each)
+                parts: list[Any] = []
+                streams = flow.next_parts(each, parts)
                 batch = [message for part in parts for message in part]
                 assert len(batch) == min(each, 400 - len(got))
             got += batch
@@ -242,3 +244,15 @@ def test_messages_of_several_peers_are_taken_as_one_by_one(most: int) -> None:
         taken[each] = got, state
         assert len(due) == len(set(due)) if each == 1000 else len(due) > 2
     assert taken[1] == taken[most]
+
+
+@given(SIZES)
+def test_what_may_leave_in_fragments_has_a_sent_ns_of_its_own(sizes: list[int]) -> None:
+    """Those of a batch that go together have one; fragment progress tells long messages apart by it."""
+    batch, got = OutgoingBatch(list(map(bytes, sizes))), list[int]()
+    while not batch.is_sent:
+        _, together = batch.next_messages()
+        assert len(together) == 1 or max(together) <= ALONE_OCTETS
+        batch.on_sent(range(len(got), len(got) + len(together)))
+        got += together
+    assert got == sizes

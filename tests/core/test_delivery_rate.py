@@ -1,9 +1,14 @@
 """How fast a path is, from what got through."""
 
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.pair import MS, RETENTION, pair
+from tests.core.sending import FlowSender
+from twinlink.protocol.frames import Kind
 from twinlink.protocol.send.congestion import (
     GIGABIT,
     MAX_ACK_QUEUEING_NS,
@@ -12,6 +17,7 @@ from twinlink.protocol.send.congestion import (
     MIN_IN_FLIGHT_OCTETS,
     DeliveryRateEstimator,
 )
+from twinlink.protocol.session import FlowOptions
 
 MOST = 2 * 1024 * 1024
 LOOK_NS = 200_000_000
@@ -111,3 +117,59 @@ def test_a_peer_that_does_not_get_to_read_makes_a_path_neither_faster_nor_slower
     assert path.delivery_rate.limit_octets(MOST, 0) == pytest.approx(MOST / 2, rel=0.01)
     path.excuse(100)
     assert path.delivery_rate.limit_octets(MOST, 0) == pytest.approx(MOST / 2, rel=0.01)
+
+
+def test_the_limit_grows_with_what_is_delivered_between_ticks() -> None:
+    path = Path()
+    path.look(0, waits=False, under_way=False)
+    limits, delivered = [MIN_IN_FLIGHT_OCTETS], 0
+    while limits[-1] < MOST:
+        delivered += limits[-1]  # a round trip of a millisecond
+        path.now_ns += 1_000_000
+        path.delivery_rate.grow(path.now_ns, delivered)
+        limits.append(path.delivery_rate.limit_octets(MOST, 0))
+        assert limits[-1] <= max(MIN_IN_FLIGHT_OCTETS, delivered)
+    assert len(limits) < 8
+    assert not path.delivery_rate.is_slow(MOST)
+
+
+@given(st.floats(1e-4, GIGABIT), st.lists(st.integers(1, LOOK_NS), max_size=50))
+def test_between_ticks_no_path_is_taken_for_a_faster_one(rate: float, waits_ns: list[int]) -> None:
+    path = Path()
+    path.look(0, waits=False, under_way=False)
+    began_ns = path.now_ns
+    for wait_ns in waits_ns:
+        path.now_ns += wait_ns
+        path.delivery_rate.grow(path.now_ns, int(rate * (path.now_ns - began_ns)))
+        assert path.delivery_rate.limit_octets(MOST, 0) <= max(MIN_IN_FLIGHT_OCTETS, rate * MAX_QUEUEING_NS)
+
+
+def test_what_was_in_flight_at_a_tick_says_nothing_of_the_time_since() -> None:
+    """Acks that were held up come together: the path may have taken a second for it."""
+    path = Path()
+    path.look(100, waits=True)
+    assert not path.delivery_rate.grow(path.now_ns + 1_000_000, path.through + MOST)
+    path.excuse(100)
+    assert not path.delivery_rate.grow(path.now_ns + 1_000_000, path.through + MOST)
+    assert path.delivery_rate.is_slow(MOST)
+
+
+def test_on_a_quick_path_few_long_messages_leave_in_fragments() -> None:
+    """Of 40 MiB; by ticks alone 233 fragments leave before the path is known."""
+    made = pair()
+    got, near, numbers, fragments = made.far.receive("flow"), made.near, count(), list[bytes]()
+
+    def look(topic: bytes, frame: bytes) -> list[bytes]:
+        if frame[3] == Kind.FRAGMENT:
+            fragments.append(frame)
+        return [frame]
+
+    flow = near.session.open_flow("flow", RETENTION, FlowOptions(), 0)
+    sender = FlowSender(near.session, flow, near._transmit, lambda: made.now + next(numbers))
+    near.senders["flow"] = sender
+    made.run(50 * MS)
+    made.tampering[near.epoch] = look
+    for _ in range(40):
+        sender.send(bytes(2**20))
+    made.run_until(lambda: len(got) == 40)
+    assert len(fragments) < 30

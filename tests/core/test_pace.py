@@ -3,9 +3,11 @@
 import pytest
 
 from tests.core.pair import MS, End, Pair, mute, pair
-from tests.core.sending import FlowSender
+from tests.core.sending import FlowSender, acknowledge, send
 from twinlink.events import Gap, LimitExceeded, Lost, PeerCaughtUp, PeerSlow
 from twinlink.message import Message
+from twinlink.protocol.send.congestion import InFlightBudget
+from twinlink.protocol.send.flow import SendFlow
 
 SIZE = 2000
 WINDOW = 2**20
@@ -163,3 +165,15 @@ def test_a_peer_that_says_hello_and_acknowledges_nothing_is_a_slow_peer() -> Non
         late = sorted(message.received_ns - message.sent_ns for message in reader.got)
         assert late[len(late) * 9 // 10] < 10 * MS
     assert {event.node for event in made.near.told(PeerSlow)} == {"mute"}  # type: ignore[attr-defined]
+
+
+def test_where_hellos_overtake_data_a_peer_on_a_slow_path_is_waited_for() -> None:
+    """It has a probe's time to acknowledge, or to request what the transport dropped; else it withholds its acks."""
+    core = SendFlow("flow", WINDOW, WINDOW, InFlightBudget(WINDOW, hellos_overtake=True))
+    for epoch in (1, 2):
+        core.on_peer_up(epoch, repairs=True)
+    sent = [number for number in range(10) if send(core, SIZE)]
+    acknowledge(core, 1, sent)
+    for after_ms, pacing in ((0, {1, 2}), (600, {1, 2}), (1200, {1})):
+        core.pace_keeper.check((1 + after_ms) * MS, 0, {1: len(sent), 2: len(sent)})
+        assert core.receivers.pacing == pacing

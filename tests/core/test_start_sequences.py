@@ -58,6 +58,8 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     for ranges in ([], [] if detect else list(absent)):
         body = abandoned_body(AbandonReason.EVICTED, ranges)
         driver.receive(b"traffic/flow", frame(Kind.ABANDONED, THEIRS, end, 1, body), 0, False)
+    while driver.callbacks.pending:  # on a busy machine some calls are left for the next run
+        driver.callbacks.run()
     gaps = [sequence for event in reported if isinstance(event, Gap) for sequence in range(event.first, event.end)]
     came = sorted(early) + owed
     assert sorted(gaps) == [sequence for sequence in range(min([since, *early]), end) if sequence not in came]

@@ -23,6 +23,7 @@ ROW = (4, 14, 273 * 12, 2)  # antennas, symbols, subcarriers, I and Q: 16 bits e
 READ_S = 0.01  # between two looks at what dApps sent
 STREAMS = {1: "iq_samples", 4: "timestamp", 5: "sfn", 6: "slot", 7: "cell_id", 8: "n_rx_ant", 10: "n_cells"}
 N_STREAMS = 78
+FIRST_CELL = 41
 
 Message = dict[str, Any]
 
@@ -37,7 +38,8 @@ class AerialAgent:
     Args:
         endpoints: where to bind.
         rows: of each of the two buffers of I/Q.
-        cells: number of them in ``cells``, as in the state after 26-1.2; 0: one, not grouped, as in 26-1.2.
+        cells: number of them: 41, 42 and so on, each with a row of its own.
+        grouped: whether an indication names each in ``cells``, as in the state after 26-1.2; else the first alone.
         copy_delay_s: time between an indication and the copy of its slot; None: the copy precedes, as after 26-1.2.
         version: the only one of E3AP that it accepts.
     """
@@ -47,7 +49,8 @@ class AerialAgent:
         endpoints: Endpoints,
         rows: int = 15,
         *,
-        cells: int = 0,
+        cells: int = 1,
+        grouped: bool = False,
         copy_delay_s: float | None = None,
         version: str = "1.0.0",
     ) -> None:
@@ -55,9 +58,9 @@ class AerialAgent:
         self.requests: list[Message] = []  # other messages of dApps
         self.dapps: set[int] = set()
         self.subscriptions: dict[int, Message] = {}  # the requests, by subscription
-        self.written: dict[tuple[int, int], NDArray[np.int16]] = {}  # of antenna 0, by frame and slot
+        self.written: dict[tuple[int, int, int], NDArray[np.int16]] = {}  # of antenna 0, by frame, slot and cell
         self.ended = False  # by an exception that it does not catch
-        self._version, self._cells, self._copy_delay_s = version, cells, copy_delay_s
+        self._version, self._cells, self._grouped, self._copy_delay_s = version, cells, grouped, copy_delay_s
         self._message_ids, self._dapp_ids, self._subscription_ids = (itertools.count(1) for _ in range(3))
         self._indicated_s: dict[int, float] = {}
         self._numbers = itertools.count()
@@ -78,16 +81,18 @@ class AerialAgent:
     def slot(self) -> None:
         """Receive the next slot: copy it to the next row, and indicate it, in its order."""
         number = next(self._numbers)
-        buffer, row = divmod(number % (2 * self._rows), self._rows)
+        rows = [divmod((number * self._cells + k) % (2 * self._rows), self._rows) for k in range(self._cells)]
         sfn, slot = number // 10 % 1024, number % 10
         samples = (np.arange(14 * ROW[2] * 2) * 7 + number * 1009).astype(np.int16).reshape(ROW[1:]) & 0x7BFF
-        self.written[sfn, slot] = samples
+        for k in range(self._cells):
+            self.written[sfn, slot, FIRST_CELL + k] = samples ^ k
         if self._copy_delay_s is not None:
-            self._indicate(buffer, row, sfn, slot)
+            self._indicate(rows, sfn, slot)
             time.sleep(self._copy_delay_s)
-        self._iq[buffer, row, 0] = samples
+        for k, row in enumerate(rows):
+            self._iq[(*row, 0)] = samples ^ k
         if self._copy_delay_s is None:
-            self._indicate(buffer, row, sfn, slot)
+            self._indicate(rows, sfn, slot)
 
     def release(self, dapp: int) -> None:
         """End a dApp, as after half an hour without a subscription."""
@@ -209,10 +214,15 @@ class AerialAgent:
             for number in [n for n, each in self.subscriptions.items() if each["dAppIdentifier"] == dapp]:
                 del self.subscriptions[number]
 
-    def _indicate(self, buffer: int, row: int, sfn: int, slot: int) -> None:
-        reference = {"shm_name": self._name, "fh_buffer_index": buffer, "fh_write_index": row}
-        of_slot: Message = {"timestamp": time.time_ns(), "sfn": sfn, "slot": slot, "n_cells": 1}
-        of_cell: Message = {"iq_samples": reference, "cell_id": 41, "n_rx_ant": 1}
+    def _indicate(self, rows: list[tuple[int, int]], sfn: int, slot: int) -> None:
+        of_slot: Message = {"timestamp": time.time_ns(), "sfn": sfn, "slot": slot, "n_cells": self._cells}
+        of_cells: list[Message] = [
+            {
+                "iq_samples": {"shm_name": self._name, "fh_buffer_index": buffer, "fh_write_index": row},
+                "cell_id": FIRST_CELL + k, "n_rx_ant": 1,
+            }
+            for k, (buffer, row) in enumerate(rows)
+        ]  # fmt: skip
         with self._lock:
             for number, request in self.subscriptions.items():
                 now_s, period_s = time.monotonic(), request.get("periodicity", 100_000) / 1e6
@@ -220,11 +230,11 @@ class AerialAgent:
                     continue
                 self._indicated_s[number] = now_s
                 wanted = {STREAMS.get(stream) for stream in request["telemetryIdentifierList"]}
-                cell, data = ({name: part[name] for name in part if name in wanted} for part in (of_cell, of_slot))
+                data, *cells = ({name: part[name] for name in part if name in wanted} for part in (of_slot, *of_cells))
                 self._send({
                     "type": "indicationMessage", "id": next(self._message_ids), "ranFunctionIdentifier": 2,
                     "dAppIdentifier": request["dAppIdentifier"], "subscriptionId": number,
-                    "protocolData": {**data, "cells": [cell] * self._cells} if self._cells else data | cell,
+                    "protocolData": {**data, "cells": cells} if self._grouped else data | cells[0],
                 })  # fmt: skip
 
     def _send(self, message: Message) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import twinlink_e3 as e3
+from numpy.typing import NDArray
 from twinlink_ran_emulator.agent import Agent
 from twinlink_ran_emulator.posix_sockets import PosixSockets
 from twinlink_ran_emulator.sockets import bind_sockets
@@ -15,6 +17,12 @@ from twinlink_ran_emulator.sockets import bind_sockets
 from twinlink.testing import wait_until
 
 PERIOD_S = 0.005
+N_SYMBOLS = 8  # that it sends in turn; their timestamps are 1 to 8
+
+
+def symbol(number: int) -> NDArray[np.int16]:
+    """A symbol in FFT order, shape ``(1536, 2)``."""
+    return (np.arange(1536 * 2) * 7 + number * 1009).astype(np.int16).reshape(-1, 2)
 
 
 class EmulatedAgent:
@@ -33,7 +41,11 @@ class EmulatedAgent:
         self.blocks: list[tuple[int, ...]] = []
         self._endpoints = endpoints
         self._sockets = bind_sockets(endpoints)
-        self._iq = codec.encode_structure(e3.IqDataIndication(bytes(range(256)) * 24, 1536, 5))
+        self._symbols = [
+            codec.encode_structure(e3.IqDataIndication(symbol(number).tobytes(), 1536, number + 1))
+            for number in range(N_SYMBOLS)
+        ]
+        self._sent = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -82,7 +94,8 @@ class EmulatedAgent:
                     self.blocks.append(self.agent.block)
             if time.monotonic() >= due_s:
                 due_s += PERIOD_S
-                for indication in self.agent.indications(self._iq, time.monotonic_ns()):
+                self._sent += 1
+                for indication in self.agent.indications(self._symbols[self._sent % N_SYMBOLS], time.monotonic_ns()):
                     self._sockets.send(indication)
 
 

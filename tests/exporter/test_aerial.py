@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,13 +16,13 @@ from twinlink_exporter.session import Refused, Session
 from twinlink.slots import Clock, SlotSpectrum
 from twinlink.testing import wait_until
 
-from .aerial_agent import AerialAgent, dump
+from .aerial_agent import FIRST_CELL, AerialAgent, dump
 from .conftest import StartExporter, Twin
 from .twin_side import propose, receive, results
 
 CARRIER = Carrier(24, 15_000)
 SLOT_S = 0.005
-STREAMS = [1, 4, 5, 6, 7, 8]
+STREAMS = [1, 4, 5, 6, 7, 8, 10]
 
 
 @contextmanager
@@ -42,20 +43,29 @@ def slots(agent: AerialAgent) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.parametrize(("cells", "copy_delay_s"), [(0, 0.001), (0, None), (1, 0.003), (2, None)])
+@pytest.mark.parametrize(
+    ("grouped", "cells", "copy_delay_s", "cell_id"),
+    [(False, 1, 0.001, None), (False, 2, 0.001, None), (True, 1, 0.003, None), (True, 3, None, 42)],
+)
 def test_its_slots_come_bit_for_bit(
-    twin: Twin, start_exporter: StartExporter, tcp_endpoints: Endpoints, cells: int, copy_delay_s: float | None
+    twin: Twin,
+    start_exporter: StartExporter,
+    tcp_endpoints: Endpoints,
+    grouped: bool,
+    cells: int,
+    copy_delay_s: float | None,
+    cell_id: int | None,
 ) -> None:
     receiver = twin[0].receiver("spectrum")
-    with AerialAgent(tcp_endpoints, cells=cells, copy_delay_s=copy_delay_s) as agent:
-        exporter = start_exporter(tcp_endpoints, carrier=CARRIER)
+    with AerialAgent(tcp_endpoints, cells=cells, grouped=grouped, copy_delay_s=copy_delay_s) as agent:
+        exporter = start_exporter(tcp_endpoints, carrier=replace(CARRIER, cell_id=cell_id))
         exporter.wait_for("subscribed")
         with slots(agent):
             taken = [SlotSpectrum.decode(message.payload) for message in receive(receiver, 80)]
         for message in taken:
             (slot,) = message.slots
             assert (message.antennas, message.n_prbs, slot.clock) == ((0,), 24, Clock.UNIX)
-            truth = agent.written[slot.sfn, slot.slot][:, : 24 * 12]
+            truth = agent.written[slot.sfn, slot.slot, cell_id or FIRST_CELL][:, : 24 * 12]
             assert np.asarray(slot.data, np.float16)[0].tobytes() == truth.tobytes()
         numbers = [message.slots[0].sfn * 10 + message.slots[0].slot for message in taken]
         assert np.diff(numbers).tolist() == [1 + message.slots[0].missing for message in taken[1:]]
@@ -64,7 +74,11 @@ def test_its_slots_come_bit_for_bit(
         assert (subscription["telemetryIdentifierList"], subscription["periodicity"]) == (STREAMS, 0)
         assert len(agent.setups) == 2  # in ASN.1, and in JSON
         assert not agent.ended
-        assert ("the gNB indicates 2 cells" in exporter.said()) == (cells == 2)
+        told: dict[tuple[bool, int], list[int | None]] = {(False, 2): [None], (True, 3): [41, 43]}
+        others = told.get((grouped, cells), [])
+        exporter.wait_for("other-cells", len(others))
+        assert [event["cell_id"] for event in exporter.events("other-cells")] == others
+        assert exporter.counters.slots_not_indicated == 0
         (event,) = exporter.events("e3-setup")
         assert (event["ran"], event["dapp_id"], event["generation"]) == ("NVIDIA_L1", 1, "JSON-nested")
         assert "offers no control of PRB blocks, so decisions are rejected" in exporter.said()

@@ -35,9 +35,9 @@ def column(link: twinlink.Link, name: str) -> twinlink.Value | None:
 
 
 def says(link: twinlink.Link, name: str) -> Any:
-    """What stands in a column, as JSON."""
+    """What stands in a column: the id and the PRBs, or None."""
     value = column(link, name)
-    return None if value is None else json.loads(value.payload)
+    return None if value is None else tuple(json.loads(value.payload)[one] for one in ("id", "prbs"))
 
 
 def desire(link: twinlink.Link, decision: bytes, validity_ms: int = LONG_MS) -> int:
@@ -53,18 +53,22 @@ def test_three_columns_say_what_is_desired_installed_and_on_air(
     with Agent(endpoints) as agent:
         exporter = start_exporter(endpoints)
         exporter.wait_in_sync(agent)
+        began_ns = time.time_ns()
         version = desire(link, block(validity_ms=4000), 4000)
         agent.wait_for(lambda a: a.controls == [[40, 41]])
-        wait_until(lambda: says(link, "on-air") == {"prbs": [40, 41], "ran_ns": None})
-        assert says(link, "installed") == {"id": "b-1", "prbs": [40, 41]}
+        wait_until(lambda: says(link, "on-air") == ("b-1", [40, 41]))
+        since = [json.loads((column(link, name) or none).payload) for name in ("installed", "on-air")]
+        assert began_ns < since[0]["sent_ns"] <= since[1]["acknowledged_ns"] < time.time_ns()
+        assert since[1]["ran_ns"] is None
+        assert says(link, "installed") == ("b-1", [40, 41])
         for name in ("installed", "on-air"):
             value = column(link, name)
             assert value is not None
             assert (value.answers, value.set_by) == (version, KEY)
         assert say(results(link, 1)[0]) == ("b-1", "installed", (40, 41))  # on the flow, too
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
-        wait_until(lambda: says(link, "on-air") == {"prbs": [], "ran_ns": None})
-        assert says(link, "installed") == {"id": None, "prbs": []}
+        wait_until(lambda: says(link, "on-air") == (None, []))
+        assert says(link, "installed") == (None, [])
         wait_until(lambda: column(link, "desired") is None)
 
 
@@ -79,7 +83,7 @@ def test_what_the_guard_refuses_is_answered_and_a_decision_on_the_flow_counts_as
         (refused,) = results(twin[0], 1)
         assert refused.reason.startswith("schema:")
         propose(twin[0], "b-2", (12,))
-        wait_until(lambda: says(twin[0], "on-air") == {"prbs": [12], "ran_ns": None})
+        wait_until(lambda: says(twin[0], "on-air") == ("b-2", [12]))
         value = column(twin[0], "installed")
         assert value is not None
         assert value.answers == 0  # no desired value
@@ -98,7 +102,7 @@ def test_a_twin_that_decides_on_the_flow_is_obeyed_there_alone_and_its_desired_v
         desire(twin[0], block("b-0", (3,)))
         version = desire(twin[0], block("b-1", (2,)))
         wait_until(lambda: (column(twin[0], "on-air") or none).answers == version)
-        assert says(twin[0], "installed") == {"id": "b-1", "prbs": [2]}
+        assert says(twin[0], "installed") == ("b-1", [2])
         assert agent.controls == [[1], [2]]
 
 
@@ -110,10 +114,10 @@ def test_what_an_earlier_exporter_was_told_is_not_obeyed_by_the_next(
         first = start_exporter(endpoints)
         first.wait_in_sync(agent)
         desire(link, block())
-        wait_until(lambda: says(link, "installed") == {"id": "b-1", "prbs": [40, 41]})
+        wait_until(lambda: says(link, "installed") == ("b-1", [40, 41]))
         first.stop()
         agent.wait_for(lambda a: a.controls == [[40, 41], []])
-        wait_until(lambda: says(link, "installed") == {"id": None, "prbs": []})
+        wait_until(lambda: says(link, "installed") == (None, []))
         start_exporter(endpoints).wait_in_sync(agent)
         assert column(link, "desired") is not None
         desire(link, block("b-2", (7,)))
@@ -130,7 +134,7 @@ def test_a_list_that_the_gnb_does_not_acknowledge_is_not_on_air_and_ends_with_it
         assert idle is not None
         assert idle.remaining_s is None  # while nothing is blocked, nothing is renewed
         desire(twin[0], block())
-        wait_until(lambda: says(twin[0], "installed") == {"id": "b-1", "prbs": [40, 41]})
+        wait_until(lambda: says(twin[0], "installed") == ("b-1", [40, 41]))
         first = column(twin[0], "installed")
         assert first is not None
         assert first.remaining_s is not None

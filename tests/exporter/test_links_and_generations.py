@@ -48,37 +48,6 @@ def take_observations(twin: Twin, count: int) -> None:
         assert Spectrum.decode(message.payload).e3["sample_count"] == 1536
 
 
-@pytest.mark.parametrize(
-    ("link", "codec"),
-    [
-        ("posix", G0),
-        ("zmq", G1),
-        ("posix", G2A),
-        ("zmq", G2B),
-        ("posix", G2B),
-        ("zmq", JSON_G0),
-        ("posix", JSON_G2),
-        ("zmq", JSON_NESTED),
-    ],
-    ids=lambda value: getattr(value, "name", value),
-)
-def test_a_block_is_installed_and_released(
-    start_exporter: StartExporter, endpoints: e3.Endpoints, twin: Twin, link: str, codec: e3.Codec
-) -> None:
-    endpoints = replace(endpoints, link=link)
-    with EmulatedAgent(endpoints, codec) as agent:
-        exporter = start_exporter(endpoints)
-        take_observations(twin, 5)
-        answer = propose(twin, "b-1")
-        assert (answer.status, answer.reason) == ("installed", "acknowledged by the RAN")
-        exporter.stop()
-        agent.wait_for(lambda a: a.blocks[-1] == () and not a.agent._dapps)
-        assert (40, 41) in agent.blocks
-    (event,) = exporter.events("e3-setup")
-    assert event["generation"] == codec.name
-    assert exporter.counters.undecodable == 0
-
-
 @pytest.mark.parametrize(("link", "asked"), [("zmq", "zmq"), ("posix", "posix"), ("zmq", "auto"), ("posix", "auto")])
 def test_an_exporter_that_ends_while_it_is_set_up_leaves_no_identifier(
     start_exporter: StartExporter, endpoints: e3.Endpoints, monkeypatch: pytest.MonkeyPatch, link: str, asked: str

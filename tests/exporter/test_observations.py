@@ -11,6 +11,7 @@ import pytest
 from twinlink_e3 import SlotIndication
 from twinlink_exporter import slot_reader
 from twinlink_exporter.counters import Counters
+from twinlink_exporter.delays import Delays
 from twinlink_exporter.digests import Digests
 from twinlink_exporter.observation import Carrier
 from twinlink_exporter.observations import Observations
@@ -49,6 +50,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
             lambda: True,
             sent.append,
             Digests(Settings(24, 0, 24, 15_000, 3.6e9)),
+            Delays(),
         )
 
 

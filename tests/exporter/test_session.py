@@ -153,7 +153,7 @@ def subscribe_next(session: Session, now_ns: int, code: ResponseCode = "positive
 def test_slots_and_control_are_two_subscriptions() -> None:
     session = make()
     event = answer_setup(session, 0, functions=(SPECTRUM, SLOTS))
-    assert event == SetUp(7, "gnb", by_reference=True, offers_policy=True)
+    assert event == SetUp(7, "gnb", by_reference=True, offers_policy=True, offers_sensing=True)
     session.connected(0)
     slots = decode(session.request(0) or b"")
     assert slots == SubscriptionRequest(slots.message_id, 7, 2, (1,), ())

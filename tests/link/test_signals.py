@@ -169,13 +169,18 @@ def test_wherever_ctrl_c_comes_in_a_batch_it_is_sent_or_not_and_the_sums_are_rig
         sent_before, got_before = 0, 0
         for number in itertools.count(1, 2):
             ends = CallEnds(number)
-            back.send_many([b"0"] * 5)
+            back.send_many([b"0"] * 3)  # a run, a single message, and a run: the parts of a batch
+            back.send(b"0")
+            back.send_many([b"0"] * 3)
             back.flush(patience())
+            received: list[int] = []
             sys.setprofile(ends)
             try:
                 sender.send_many([b"%d" % place for place in range(50)])
                 sender.flush(patience())
-                here.receive_many(3, patience())
+                batch = here.receive_many(5, patience())
+                sys.setprofile(None)
+                received.extend(map(int, batch.sequence))
             except KeyboardInterrupt:
                 pass
             finally:
@@ -192,11 +197,12 @@ def test_wherever_ctrl_c_comes_in_a_batch_it_is_sent_or_not_and_the_sums_are_rig
             assert not core.unacked.entries, ends.where
             assert core.unacked.octets == 0, ends.where
             assert near._session.send_flows.budgets.of["normal"].in_flight == 0, ends.where
-            while here.receive_many(2, 0):
-                pass
+            while batch := here.receive_many(2, 0):
+                received.extend(map(int, batch.sequence))
+            assert received == list(range(got_before, got_before + 7)), ends.where
             (one,) = stream.values()
-            assert (one.waiting_octets, one.consumed) == (0, got_before + 5), ends.where
-            got_before += 5
+            assert (one.waiting_octets, one.consumed) == (0, got_before + 7), ends.where
+            got_before += 7
             if not ends.where:
                 break
     assert number > 30

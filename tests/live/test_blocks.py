@@ -6,6 +6,8 @@ from twinlink_live.blocks import MAX_BLOCKS, PATIENCE_MS, STEP_MS, Blocks
 
 from twinlink.control import E3Control, PrbBlock, PrbBlockResult, Status, unread_id
 from twinlink.signed_payload import HEAD_OCTETS, MAGIC
+from twinlink.state.record import HEAD, Record, Slot, Stamp
+from twinlink.story import WAY, Story, encode
 
 MS = 1_000_000
 VALIDITY_MS = 1000
@@ -112,3 +114,29 @@ def test_the_newest_are_kept() -> None:
         blocks.asked(asked(f"b{number}", 1), "twin-1", number)
     ids = [one["id"] for one in blocks.described()]
     assert ids == [f"b{number}" for number in itertools.islice(range(MAX_BLOCKS + 4, 0, -1), MAX_BLOCKS)]
+
+
+def of_state(column: str, payload: bytes, key: str = "gnb-1") -> bytes:
+    return HEAD + Record(Slot(key, column), Stamp(1, "twin-1", 7), 1, 0, None, payload).encode()
+
+
+def test_stages_are_those_that_the_twin_tells_and_without_it_those_that_the_answers_tell() -> None:
+    blocks = Blocks()
+    blocks.asked(asked("a", 3), "twin-1", 1)
+    blocks.answered(result("a", "installed"), 2)
+    (one,) = blocks.described()
+    assert [stage["name"] for stage in one["stages"] if stage["known"]] == ["installed"]
+    assert [stage["name"] for stage in one["stages"]] == list(WAY)
+    told = Story("a", (3,), "twin-1", "gnb-1", offset={"offset": MS, "bound": 7})
+    told.note("seen", ASKED_NS - 4 * MS, "exporter")
+    told.note("sent", ASKED_NS + MS, "twin")
+    for payload in (b"", of_state("installed", encode([told])), of_state("story", b"[1]"), of_state("story", b"")):
+        blocks.told(payload, 3)
+        assert blocks.described() == [one]
+    blocks.told(of_state("story", encode([Story("b", (3,)), told])), 3)
+    stages = {stage["name"]: stage for stage in blocks.described()[0]["stages"]}
+    assert (stages["seen"]["after_ns"], stages["seen"]["time_ns"]) == (0, str(ASKED_NS - 4 * MS))
+    assert (stages["sent"]["after_ns"], stages["sent"]["error_ns"], stages["sent"]["clock"]) == (6 * MS, 7, "twin")
+    assert not stages["installed"]["known"]
+    blocks.told(of_state("story", encode([Story("a", (4,))])), 3)  # of another block with this id
+    assert blocks.described()[0]["stages"] == list(stages.values())

@@ -16,6 +16,7 @@ from tests.live import chromium
 from twinlink.appkit.convert import http_address
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.spectrum import Spectrum
+from twinlink.story import Story, encode
 from twinlink.testing import free_endpoint, patience, wait_until
 
 PRBS = 20
@@ -193,6 +194,26 @@ def _shows_a_block(browser: chromium.Browser, twin: twinlink.Link, gnb: "Gnb") -
     assert next(iter(answers)).node == "gnb"
     wait_until(lambda: browser.value(state) == "■ installed")  # what was observed before is not on air with it
     wait_until(lambda: browser.value(MARKED) == pytest.approx(5 / PRBS, rel=0.2))
+    _unfolds_its_stages(browser, twin)
+
+
+def _unfolds_its_stages(browser: chromium.Browser, twin: twinlink.Link) -> None:
+    """What only the twin knows is not known until it says so; what is unfolded stays so."""
+    gaps, stages = "document.querySelectorAll('.story .gap').length", "document.querySelector('.story').innerText"
+    assert browser.value(gaps) == 0
+    browser.value("document.querySelector('.fold').click()")
+    wait_until(lambda: browser.value(gaps) == 6)  # all but installed
+    assert browser.value(stages).count("not known") == 6
+    story = Story("b-1", tuple(range(5, 10)), "twin", "gnb", offset={"offset": 0, "bound": 200_000})
+    for name, time_ns in (("seen", 1_000_000), ("on air", 6_500_000)):
+        story.note(name, time_ns, "exporter")  # type: ignore[arg-type]
+    story.note("sent", 5_000_000, "twin")
+    twin.state("prb-block").report("gnb", encode([story]), column="story")
+    wait_until(lambda: browser.value(gaps) == 4)
+    said = browser.value(stages)
+    assert "+4 ms ± 0.2 ms" in said
+    assert "+5.5 ms" in said
+    assert browser.value("document.querySelector('.fold').ariaExpanded") == "true"
 
 
 def _fits_a_phone(browser: chromium.Browser) -> None:

@@ -17,7 +17,7 @@ from twinlink_ran_emulator import make_recording
 from twinlink_ran_emulator.recording import read
 from twinlink_ran_emulator.slot_writer import turned
 
-from twinlink.testing import patience
+from twinlink.testing import patience, wait_until
 
 from .running import Process
 
@@ -113,7 +113,8 @@ def test_what_is_asked_is_answered_as_there(emulator: Emulator, dapp: SampleDApp
     assert "timestamp" not in answer
     assert (function["ranFunctionIdentifier"], function["controlIdentifierList"]) == (2, [])
     names = {stream["telemetryIdentifier"]: stream["stream_id"] for stream in function["ranFunctionData"]}
-    assert names == {1: "iq_samples", 4: "timestamp", 5: "sfn", 6: "slot", 7: "cell_id", 8: "n_rx_ant"}
+    of_slot = {4: "timestamp", 5: "sfn", 6: "slot", 10: "n_cells"}
+    assert names == {1: "iq_samples", 7: "cell_id", 8: "n_rx_ant", **of_slot}
     assert sorted(names) == function["telemetryIdentifierList"]
 
     assert dapp.ask("subscriptionRequest", ranFunctionIdentifier=1, **_lists([1]))["responseCode"] == "negative"
@@ -153,11 +154,20 @@ def test_rows_are_where_the_header_of_200_octets_says(emulator: Emulator, dapp: 
     assert abs(data["timestamp"] / 1e9 - 1.8e9) < 1e9  # Unix time
     reference = data["iq_samples"]
     assert reference["shm_name"] == name
-    octets = e3.shared_memory_path(name).read_bytes()
-    version, buffer_octets, _, _, values, *_ = HEADER.unpack_from(octets)
-    assert (version, values) == (0x010100, ROW_VALUES)
+    path = e3.shared_memory_path(name)
+    with path.open("rb") as file:
+        version, buffer_octets, _, _, values, rows, *_ = HEADER.unpack(file.read(HEADER.size))
+    assert (version, values, rows) == (0x010100, ROW_VALUES, 120)
     start = HEADER.size + reference["fh_buffer_index"] * buffer_octets + reference["fh_write_index"] * values * 2
-    row = np.frombuffer(octets[start : start + values * 2], np.float16).reshape(4, 14, 273 * 12, 2)
+
+    def read_row() -> bytes:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(values * 2)
+
+    wait_until(lambda: any(read_row()))  # the agent writes it when it has indicated it
+    octets = read_row()
+    row = np.frombuffer(octets, np.float16).reshape(4, 14, 273 * 12, 2)
     # As this file is read long after the indication, the row may hold a later slot, but it is one of the recording.
     whole = [row[0, symbol, : N_PRBS * 12].tobytes() in symbols for symbol in range(14)]
     assert sum(whole) >= 13

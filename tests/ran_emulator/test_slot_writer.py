@@ -4,6 +4,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,39 @@ def test_rows_hold_the_record_turned(make_writer: MakeWriter) -> None:
             assert np.array_equal(values[antenna, symbol, : 24 * 12], turns[(33 + symbol + antenna) % 4])
     assert not values[:, :, 24 * 12 :].any()
     assert not values[2:].any()  # antennas that it does not have
+
+
+def test_each_cell_has_a_row_of_its_own(make_writer: MakeWriter) -> None:
+    written = replace(pattern(), cells=3, rows=5)
+    writer = make_writer(written)
+    writer.take(message())
+    turns = turned(SAMPLES, 1 / 2048)
+    for number in range(4):  # 12 of 10 rows
+        notice = writer.write(number)
+        assert notice is not None
+        first = notice.fh_buffer_index * 5 + notice.fh_write_index
+        assert first == 3 * number % 10
+        for cell in range(3):
+            place = notice._replace(
+                fh_buffer_index=(first + cell) % 10 // 5, fh_write_index=(first + cell) % 5
+            )  # fmt: skip
+            values = row(written, place)
+            assert np.array_equal(values[0, 0, : 24 * 12], turns[(number + 2 * cell) % 4])
+
+
+def test_a_slot_that_is_indicated_first_is_written_with_the_next(make_writer: MakeWriter) -> None:
+    written = replace(pattern(), indicates_first=True)
+    writer = make_writer(written)
+    writer.take(message())
+    notices = [writer.write(0)]
+    assert notices[0] is not None
+    assert not row(written, notices[0]).any()
+    notices.append(writer.write(1))
+    assert row(written, notices[0]).any()
+    assert notices[1] is not None
+    assert not row(written, notices[1]).any()
+    writer.take(RANGES.pack(0))  # a pause
+    assert row(written, notices[1]).any()
 
 
 def test_a_mixed_slot_holds_leakage_where_it_is_not_uplink(make_writer: MakeWriter) -> None:

@@ -219,8 +219,7 @@ def test_it_ends_when_no_record_arrives(endpoint: str, replay: Any) -> None:
 def test_records_that_wait_to_be_analysed_are_no_silence() -> None:
     """On a busy machine, analysing what has arrived takes longer than --idle."""
     counted = {"waiting": 0, "malformed": 0}
-    fidelity = SimpleNamespace(look=lambda: None)
-    twin: Any = SimpleNamespace(last_ns=1, records=1, analysing=True, done=threading.Event(), fidelity=fidelity)
+    twin: Any = SimpleNamespace(last_ns=1, records=1, analysing=True, done=threading.Event(), look=lambda: None)
     source, observer = SimpleNamespace(stats=lambda: counted), SimpleNamespace(error=None)
     flowgraph: Any = SimpleNamespace(source=source, observer=observer)
     given = argparse.Namespace(idle=0.05, count=None)

@@ -350,15 +350,23 @@ class SessionDriver:
             self._send_credit_update(receive_flow.flow, stream)
         return message
 
-    def take_many(self, receive_flow: ReceiveFlow, most: int) -> list[Sequence[Message]]:
-        """The next messages of a flow that are here, at most so many, in parts."""
+    def take_many(self, receive_flow: ReceiveFlow, most: int, parts: list[Sequence[Message]]) -> bool:
+        """Take the next messages of a flow that are here, at most so many, which are added to ``parts``; False: none.
+
+        Where Ctrl-C ends the call, `put_back` is to be called with them.
+        """
         if not receive_flow.queue:
-            return []
+            return False
         with self.lock:
-            parts, streams = receive_flow.next_parts(most)
+            streams = receive_flow.next_parts(most, parts)
         for stream in streams if not self.closed else ():
             self._send_credit_update(receive_flow.flow, stream)
-        return parts
+        return bool(parts)
+
+    def put_back(self, receive_flow: ReceiveFlow, parts: Sequence[Sequence[Message]]) -> None:
+        """The application did not get these, of a call of `take_many` or several: they come next again."""
+        with DeferSignals(), self.lock:
+            receive_flow.put_back(parts)
 
     def _send_credit_update(self, flow: str, stream: PeerStream) -> None:
         """Say how far a stream is consumed; where the transport fails the sender probes for it."""
@@ -368,8 +376,8 @@ class SessionDriver:
     def on_acks_reported(self, flow: str, count: int) -> None:
         """`on_ack` has been called with so many acks of a flow."""
         with self.lock:
-            self.session.on_acks_reported(flow, count)
-        if self.session.transmit_due:
+            may_leave = self.session.sending[flow].on_acks_reported(count)
+        if may_leave:
             self._transmit()
 
     # What is asked of the flows

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 # So many go at once, under the session's lock: some bundles, and half a millisecond of the others' time.
 TOGETHER, TOGETHER_OCTETS = 1024, 256 * 1024
+# What may leave in fragments goes alone, and so has a `sent_ns` of its own, by which fragment progress names it.
+ALONE_OCTETS = 16 * 1024
 
 
 class OutgoingBatch:
@@ -68,8 +70,11 @@ class OutgoingBatch:
         if self._messages is None and self._rows is not None:
             self._messages = each_row(*self._rows)
         first = len(self.numbers)
-        longest = max(self.sizes[first : first + TOGETHER])
-        end = first + max(1, min(TOGETHER, TOGETHER_OCTETS // max(1, longest)))
+        sizes = self.sizes[first : first + TOGETHER]
+        if max(sizes) > ALONE_OCTETS:
+            short = next(at for at, size in enumerate(sizes) if size > ALONE_OCTETS)
+            del sizes[max(1, short) :]
+        end = first + max(1, min(len(sizes), TOGETHER_OCTETS // max(1, *sizes)))
         return (self._messages or ())[first:end], self.sizes[first:end]
 
     def on_sent(self, run: range) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from ..batch import Batch
@@ -44,7 +44,7 @@ class Receiver:
     ) -> None:
         self.flow = receive_flow.flow
         self._waiter = waiter
-        self._take, self._take_many = driver.take, driver.take_many
+        self._driver, self._take = driver, driver.take
         self._receive_flow = receive_flow
         self._describe = describe
 
@@ -69,12 +69,16 @@ class Receiver:
         Empty when ``timeout`` seconds pass without one, or the link is closed.  Raises what `receive` raises.
         """
         check_count(max_messages)
-        messages = receive(self._waiter, self.unread, lambda: self.take_many(max_messages) or None, timeout)
-        return messages or Batch(self.flow)
-
-    def take_many(self, max_messages: int) -> Batch:
-        """The next messages that are here, at most so many."""
-        return Batch(self.flow, *self._take_many(self._receive_flow, max_messages))
+        driver, receive_flow, parts = self._driver, self._receive_flow, list[Sequence[Message]]()
+        try:
+            receive(
+                self._waiter, self.unread, lambda: driver.take_many(receive_flow, max_messages, parts) or None, timeout
+            )
+            batch = Batch(self.flow, *parts)
+        except BaseException:
+            driver.put_back(receive_flow, parts)
+            raise
+        return batch
 
     def unread(self) -> int:
         """How many messages wait."""

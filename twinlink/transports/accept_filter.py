@@ -15,7 +15,7 @@ import struct
 from collections.abc import Collection
 
 from ..process.ip_address import bracketed, with_zone_index
-from .tcp_connection import borrowed, descriptors
+from .tcp_connection import Borrowed, descriptors
 
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
 INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter: code, jump if true, jump if false, k
@@ -43,14 +43,14 @@ def attach(places: Collection[str]) -> None:
     length = len(PROGRAM) // INSTRUCTION.size
     option = struct.pack("@HP", length, ctypes.addressof(program))
     for fd in descriptors():
-        with contextlib.suppress(OSError), borrowed(fd) as one:  # not a socket, closed by now, or no Linux
+        with contextlib.suppress(OSError), Borrowed(fd) as one:  # not a socket, closed by now, or no Linux
             if one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and _place(one) in places:
                 one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, option)
 
 
 def detach(fd: int) -> None:
     """Take the filter from an accepted socket."""
-    with contextlib.suppress(OSError), borrowed(fd) as one:  # it has none, or is closed by now
+    with contextlib.suppress(OSError), Borrowed(fd) as one:  # it has none, or is closed by now
         one.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
 
 

@@ -10,13 +10,12 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-TCP_INFO_OCTETS = 152
-ACKED_RECEIVED = struct.Struct("=QQ")  # tcpi_bytes_acked, tcpi_bytes_received
-ACKED_AT = 120  # in struct tcp_info, linux/tcp.h
+# tcpi_unacked, in segments; tcpi_bytes_acked, tcpi_bytes_received and tcpi_notsent_bytes, in struct tcp_info
+INFO = struct.Struct("=24xI92xQQ8xI4x")
 Hold = Callable[[int], socket.socket]
 QUEUED = struct.Struct("i")
 FULL_PART = 8  # of the send buffer
@@ -45,7 +44,7 @@ class TcpConnection:
         """
         self.fd, self._hold = fd, hold
         with self._borrowed() as one:
-            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)  # first: other kinds have no port
+            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO.size)  # first: other kinds have no port
             self.peer = one.getpeername()
             self.port = one.getsockname()[1]  # this side's
 
@@ -59,14 +58,15 @@ class TcpConnection:
         """What has passed it.  Raises OSError once it is closed."""
         with self._borrowed() as one:
             self._check(one)
-            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_OCTETS)
-            acked, received = ACKED_RECEIVED.unpack_from(info, ACKED_AT)
-            unacked = _queued(one, termios.TIOCOUTQ)
-            return Counters(
-                received - _queued(one, termios.FIONREAD),
-                acked + unacked,
-                unacked > one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // FULL_PART,
+            segments, acked, received, unsent = INFO.unpack(
+                one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO.size)
             )
+            received -= _queued(one, termios.FIONREAD)
+            if not segments and not unsent:  # mostly so, and a guard looks twenty times a second at each connection
+                return Counters(received, acked, False)
+            unacked = _queued(one, termios.TIOCOUTQ)
+            filled = unacked > one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // FULL_PART
+            return Counters(received, acked + unacked, filled)
 
     def end(self) -> None:
         """End it, if it still is there."""
@@ -76,7 +76,7 @@ class TcpConnection:
             held.shutdown(socket.SHUT_RDWR)
 
     def _borrowed(self) -> contextlib.AbstractContextManager[socket.socket]:
-        return borrowed(self.fd) if self._hold is None else self._hold(self.fd)
+        return Borrowed(self.fd) if self._hold is None else self._hold(self.fd)
 
     def _check(self, one: socket.socket) -> None:
         if one.getpeername() != self.peer:
@@ -96,14 +96,17 @@ def descriptors() -> list[int]:
         return []
 
 
-@contextlib.contextmanager
-def borrowed(fd: int) -> Iterator[socket.socket]:
+class Borrowed:
     """The socket with this descriptor, which stays open.  Raises OSError if it is none."""
-    one = socket.socket(fileno=fd)
-    try:
-        yield one
-    finally:
-        one.detach()
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+
+    def __enter__(self) -> socket.socket:
+        return self._socket
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.detach()
 
 
 def _duplicate(fd: int) -> socket.socket:

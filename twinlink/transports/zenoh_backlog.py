@@ -11,7 +11,7 @@ import socket
 import time
 from collections import Counter
 
-from .tcp_connection import borrowed, descriptors
+from .tcp_connection import Borrowed, descriptors
 
 ESTABLISHED, LISTEN = 1, 10  # tcpi_state, the first octet of struct tcp_info; with any other a connection ends
 MOST = 4  # failed handshakes, which keep new peers out for 0.4 s
@@ -82,7 +82,7 @@ def _connections(port: int) -> list[tuple[int, int, int, str]]:
     """Those that this process has accepted on a port: descriptor, state, inode, and the peer as Zenoh writes it."""
     found = []
     for fd in descriptors():
-        with contextlib.suppress(OSError), borrowed(fd) as one:  # not a socket, or closed by now
+        with contextlib.suppress(OSError), Borrowed(fd) as one:  # not a socket, or closed by now
             state = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
             if state != LISTEN and one.getsockname()[1] == port:
                 found.append((fd, state, os.fstat(fd).st_ino, _peer(one) if state == ESTABLISHED else ""))

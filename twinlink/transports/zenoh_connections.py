@@ -13,7 +13,7 @@ import zenoh
 from . import accept_filter
 from .base import Endpoint
 from .connection_guard import PublisherGuard
-from .tcp_connection import TcpConnection, borrowed, descriptors, tcp_counters_available
+from .tcp_connection import Borrowed, TcpConnection, descriptors, tcp_counters_available
 from .zenoh_absent import AbsentSession
 from .zenoh_backlog import ZenohBacklog
 from .zenoh_config import ZenohOptions
@@ -129,6 +129,6 @@ def connection_changes(events: Any) -> list[zenoh.SampleKind]:
 def clear_linger() -> None:
     """Reset SO_LINGER of this process's sockets that have Zenoh's value."""
     for fd in descriptors():
-        with contextlib.suppress(OSError), borrowed(fd) as found:  # not a socket, or closed by now
+        with contextlib.suppress(OSError), Borrowed(fd) as found:  # not a socket, or closed by now
             if found.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.size) == ZENOHS_LINGER:
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER.pack(0, 0))

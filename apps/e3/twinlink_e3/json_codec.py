@@ -13,7 +13,7 @@ NVIDIA's agent leaves ``timestamp`` out.  Its negative answers have few fields, 
 import json
 import time
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from .codec import AnyStructure
@@ -33,6 +33,7 @@ from .service_model import (
 MAX_PAYLOAD = 32768  # octets of a payload, as in ASN.1
 MAX_FUNCTION_DATA = 262144  # as in G2b; NVIDIA's agent describes 78 streams there
 MAX_MESSAGE = 1024  # characters of a reason
+MAX_CELLS = 64  # of a slot
 NS_SINCE = 10**15  # a Unix time from here on is in ns, not in ms
 
 Reader = Callable[[Any], Any]  # the value of a field; raises ValueError
@@ -169,6 +170,13 @@ _REFERENCE_READERS: dict[str, Reader] = {
     "valid_symbol_mask": _whole(0, ALL_SYMBOLS),
     **dict.fromkeys(("sfn", "slot", "cell_id", "n_rx_ant", "n_cells"), _whole(0, 65535)),
 }
+# The fields that have a place of their own, and whether they are needed.
+_REFERENCE_FIELDS = {
+    kind: {field.name: field.default is MISSING for field in fields(kind) if field.name in _REFERENCE_READERS}
+    for kind in _REFERENCES
+}
+# What NVIDIA's agent says of each cell of a slot, in ``cells``; the rest is of all of them.
+_OF_CELL = ("iq_samples", "cell_id", "n_rx_ant", "valid_symbol_mask")
 
 
 class JsonCodec:
@@ -215,6 +223,8 @@ class JsonCodec:
 
     def encode_structure(self, structure: Structure) -> bytes:
         """See `Codec`."""
+        if isinstance(structure, SlotIndication) and structure.names_cells:
+            return _dump(_cells_to_json(structure))
         if isinstance(structure, SlotIndication | SensingIndication):
             return _dump(_reference_to_json(structure))
         values = _to_json(to_fields(structure))
@@ -231,7 +241,7 @@ class JsonCodec:
         values = _parse(octets, MalformedPdu)
         try:
             if kind in _REFERENCES:
-                reference: AnyStructure = _reference_of(kind, values)
+                reference: AnyStructure = _cells_of(values) if _has_cells(kind, values) else _reference_of(kind, values)
                 return reference
             if kind in _WRAPPED and self._is_g2:
                 values = values["controlPayload"][_WRAPPED[kind]]
@@ -299,41 +309,48 @@ def _reference_to_json(structure: SlotIndication | SensingIndication) -> dict[st
     """Raises InvalidPdu."""
     outer, inner = _REFERENCES[type(structure)]
     message: dict[str, Any] = {outer: {}}
-    for field in fields(structure):
-        if (value := getattr(structure, field.name)) is None:
+    for name in _REFERENCE_FIELDS[type(structure)]:
+        if (value := getattr(structure, name)) is None:
             continue
         try:
-            _REFERENCE_READERS[field.name](value)
+            _REFERENCE_READERS[name](value)
         except ValueError as error:
-            raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {field.name}: {error}") from error
-        place = message[outer] if field.name in inner else message
-        place[inner.get(field.name, field.name)] = value
+            raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {name}: {error}") from error
+        place = message[outer] if name in inner else message
+        place[inner.get(name, name)] = value
     return message
 
 
 def _reference_of(kind: type[Any], message: Any) -> Any:
     """Raises ValueError, KeyError or TypeError."""
     outer, inner = _REFERENCES[kind]
-    if isinstance(message, dict) and outer not in message:
-        message = _with_first_cell(message, outer)
     values = {}
-    for field in fields(kind):
-        place = message[outer] if field.name in inner else message
-        name = inner.get(field.name, field.name)
-        if name in place or field.default is MISSING:
-            values[field.name] = _REFERENCE_READERS[field.name](place[name])
+    for name, needed in _REFERENCE_FIELDS[kind].items():
+        place = message[outer] if name in inner else message
+        if inner.get(name, name) in place or needed:
+            values[name] = _REFERENCE_READERS[name](place[inner.get(name, name)])
     return kind(**values)
 
 
-def _with_first_cell(message: dict[str, Any], name: str) -> dict[str, Any]:
-    """With what the first cell that has this field says of itself: NVIDIA's agent may list the cells of a slot."""
-    cells = message.get("cells")
-    if not isinstance(cells, list):
-        return message
-    for cell in cells:
-        if isinstance(cell, dict) and name in cell:
-            return {**message, **cell, "n_cells": len(cells)}
-    return message
+def _has_cells(kind: type[Any], message: Any) -> bool:
+    return kind is SlotIndication and isinstance(message, dict) and "cells" in message and "iq_samples" not in message
+
+
+def _cells_of(message: dict[str, Any]) -> Any:
+    """A slot of several cells: that of the first with I/Q.  Raises ValueError, KeyError or TypeError."""
+    cells = _list(MAX_CELLS, lambda cell: cell)(message["cells"])
+    found = [cell for cell in cells if isinstance(cell, dict) and "iq_samples" in cell]
+    if not found:
+        raise ValueError("none of its cells has iq_samples")
+    first, *others = (_reference_of(SlotIndication, {**message, **cell, "n_cells": len(found)}) for cell in found)
+    return replace(first, others=tuple(others), names_cells=True)
+
+
+def _cells_to_json(structure: SlotIndication) -> dict[str, Any]:
+    """Raises InvalidPdu."""
+    flat = [_reference_to_json(each) for each in (structure, *structure.others)]
+    cells = [{name: each[name] for name in _OF_CELL if name in each} for each in flat]
+    return {**{name: value for name, value in flat[0].items() if name not in _OF_CELL}, "cells": cells}
 
 
 def _read_fields(values: Any) -> dict[str, Any]:

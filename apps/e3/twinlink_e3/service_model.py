@@ -12,8 +12,9 @@ TELEMETRY_IQ = 1  # in the PDU; where RAN function 2 is offered, it is that of s
 TELEMETRY_SENSING = 1
 L1_KPM_FUNCTION = 2
 TELEMETRY_SLOT = 1  # of RAN function 2: I/Q of a slot in shared memory
-# Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: I/Q, time, frame, slot, cell, antennas.
-TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8)
+# Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: I/Q, time, frame, slot, cell, antennas, and
+# the number of cells.
+TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8, 10)
 ALL_SYMBOLS = 0x3FFF
 CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY = 1, 2
 N_PRBS_MAX = 273  # PRB indices are 0 to 272
@@ -83,7 +84,9 @@ class SlotIndication:
         sfn, slot: system frame number, and slot in the frame.
         n_rx_ant: antennas in the row; others hold old data.
         valid_symbol_mask: bit s is set if symbol s is uplink; the gNB itself transmits in others.
-        n_cells: cells of the slot, of which this is the first; in the JSON of NVIDIA's agent only.
+        n_cells: cells of the slot, each with a row of its own; in the JSON of NVIDIA's agent only.
+        others: the same slot of the other cells, where the agent names their rows.
+        names_cells: whether it does, as NVIDIA's after 26-1.2.
     """
 
     shm_name: str
@@ -96,6 +99,8 @@ class SlotIndication:
     n_rx_ant: int | None = None
     valid_symbol_mask: int | None = None
     n_cells: int | None = None
+    others: tuple["SlotIndication", ...] = ()
+    names_cells: bool = False
 
 
 @dataclass(frozen=True, slots=True)

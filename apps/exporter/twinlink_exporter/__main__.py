@@ -70,7 +70,7 @@ def _main(argv: Sequence[str]) -> int:
 def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
     """Raises ConfigurationError, or GrammarMissing without the E3 grammar."""
     try:
-        carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size)
+        carrier = Carrier(given.n_prbs, given.scs_khz * 1000, given.centre_hz, given.fft_size, given.cell_id)
         if carrier.fft_size is not None:
             first_bin(carrier.n_prbs, carrier.fft_size)
     except ValueError as error:
@@ -100,7 +100,8 @@ def _plan(given: argparse.Namespace) -> list[str]:
     return [
         *service.plan_of_link(given, _sends(given), RECEIVES, "twin"),
         f"E3: {endpoints_of(given)}; generation {given.e3_generation}, encoding {given.e3_encoding}",
-        f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz",
+        f"carrier: PRBs 0-{carrier.n_prbs - 1} of {given.scs_khz} kHz around {carrier.centre_hz / 1e6:g} MHz; "
+        f"of several cells {'the first' if carrier.cell_id is None else carrier.cell_id}",
         plan_of_reduction(reduction_of(given)),
         f"protected PRBs: {format_prbs(limits.protected) or UNPROTECTED}",
         f"decisions: {_deciders(given)}, at most {limits.max_age_ms} ms old, for at most {limits.max_validity_ms} ms",
@@ -200,6 +201,12 @@ def make_parser() -> options.Parser:
         "--fft-size",
         type=convert.whole(1, 4096),
         help=f"bins of a symbol (from its length, {', '.join(map(str, FFT_SIZES))}, if not given)",
+    )
+    carrier.add_argument(
+        "--cell-id",
+        type=convert.whole(0, 65535),
+        metavar="N",
+        help="of the cell to export, where the gNB indicates several (default: the first that it indicates)",
     )
     add_reduction_arguments(parser)
     agent.add_argument(

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 
 from twinlink_e3 import CONTROL_PRB_BLOCK
 
-from twinlink.control import Decision, E3Control, PrbBlockResult, Status
+from twinlink.control import EXPIRED, REPLACED, Decision, E3Control, PrbBlockResult, Status
 
 MS = 1_000_000
 ACK_WAIT_NS = 250 * MS
@@ -42,7 +42,7 @@ _TEXT: dict[Cause, str] = {
     "handed-over": "sent to the RAN, which acknowledged nothing",
     "followed": "sent to the RAN; the next list followed before its answer",
     "refused": "refused by the RAN",
-    "expired": "its validity ended",
+    "expired": EXPIRED,
     "twin-lost": "the twin that held it is down",
     "out-of-sync": "the twin that held it is out of sync: its acknowledgements are too old or too few",
     "requested": "the twin asked for it",
@@ -76,12 +76,13 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Action: report the result of a decision to the twin and the log."""
+    """Action: report the result of a decision to the twin and the log; it was ``sent_ns`` to the RAN, Unix time."""
 
     result: PrbBlockResult
     cause: Cause
     proposed_ns: int
     received_ns: int
+    sent_ns: int
     control: int = CONTROL_PRB_BLOCK
     renews: bool = False  # it stood before, with the same content
 
@@ -97,11 +98,19 @@ Todo = Control | Outcome | NotCleared
 
 
 class OnAir(NamedTuple):
-    """The list that the RAN has acknowledged last; ``id`` of its decision, ``ran_ns`` as in `PrbBlockResult`."""
+    """The list that the RAN has acknowledged last.
+
+    Attributes:
+        id: of its decision; None: it clears.
+        prbs: that it blocks.
+        ran_ns: when, by the RAN's clock, as in `PrbBlockResult`.
+        acknowledged_ns: when the acknowledgement arrived, Unix time here.
+    """
 
     id: str | None
     prbs: tuple[int, ...]
     ran_ns: int | None
+    acknowledged_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +177,19 @@ class Blocks:
         return self._last.standing.block.id if self._last.standing else None
 
     @property
+    def sent_ns(self) -> int | None:
+        """When the current block was sent to the RAN, Unix time; None without one."""
+        return self._last.standing.handed.wall_ns if self._last.standing else None
+
+    @property
     def on_air(self) -> OnAir | None:
         """What the RAN has acknowledged; None: not known, as before the first answer of a session."""
         for one in (self._last, self._replaced):
             if one is not None and one.acknowledged and one.message_id is not None:
                 block = one.standing.block if one.standing else None
-                return OnAir(block.id if block else None, block.content if block else (), one.ran_ns)
+                return OnAir(
+                    block.id if block else None, block.content if block else (), one.ran_ns, one.acknowledged_ns
+                )
         return None
 
     @property
@@ -312,7 +328,7 @@ class Blocks:
         )
         todo = [replace(installed, renews=same)]
         if previous and previous.block.id != decision.block.id:
-            text = f"replaced by {decision.block.id}"
+            text = f"{REPLACED}{decision.block.id}"
             todo.append(self._outcome(previous, "cleared", "replaced", time_ns, text))
         return todo
 
@@ -325,4 +341,5 @@ class Blocks:
             if self._last.decision is decision:
                 e3 = replace(e3, acknowledged_ns=self._last.acknowledged_ns, ran_ns=self._last.ran_ns)
         result = PrbBlockResult(decision.block.id, status, self._blocked(), time_ns, text or _TEXT[cause], e3)
-        return Outcome(result, cause, decision.block.issued_ns, decision.received_ns, self._control)
+        times = decision.block.issued_ns, decision.received_ns, decision.handed.wall_ns
+        return Outcome(result, cause, *times, self._control)

@@ -18,19 +18,21 @@ import twinlink
 from twinlink import digest
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.control import PrbBlockResult, Status
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State as SyncState
 
 from . import report
+from .agent_limits import limits_of
 from .authentication import Authentication
 from .block import Cause, Control, Instant, NotCleared, Outcome, Todo
-from .block_state import FLOW as BLOCK_STATE
 from .block_state import BlockState
 from .controls import Controls
 from .counters import Counters
 from .decision_check import DecisionCheck
 from .decision_guard import Limits, Rejection, Rule
+from .delays import Delays
 from .digests import Digests
 from .generation_search import GenerationSearch
 from .leave import leave
@@ -72,6 +74,7 @@ class Exporter:
 
     Attributes:
         counters: see `Counters`.
+        delays: see `Delays`.
         outcomes: results of PRB blocks, by status and reason: a cause of `block`, or the guard's rule.
         pulse: of `run`.
     """
@@ -92,11 +95,13 @@ class Exporter:
         authentication: Authentication | None = None,
     ) -> None:
         self.counters = Counters()
+        self.delays = Delays()
         self.outcomes: Counter[tuple[Status, Cause | Rule]] = Counter()
         self.pulse = Pulse()
         self._sockets = sockets
         self._journal = journal
         self._clear_next = clear_at_start
+        self._reduction, self._sensing = reduction or Reduction(), sensing
         next_message_id = MessageIds()
         self._session = Session(
             "twinlink-exporter", twinlink.__version__, "twinlink", next_message_id, search,
@@ -117,8 +122,8 @@ class Exporter:
         self._answered_ns = 0  # monotonic time of the last answer to a request of a digest
         self._digests = Digests(digest.Settings(carrier.n_prbs, 0, carrier.n_prbs, carrier.scs_hz, carrier.centre_hz))
         self._observations = Observations(
-            carrier, reduction or Reduction(), self.counters, journal, lambda: bool(self._twins), self._observe,
-            self._digests, ranges.send if ranges else None,
+            carrier, self._reduction, self.counters, journal, lambda: bool(self._twins), self._observe,
+            self._digests, self.delays, ranges.send if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
@@ -188,8 +193,8 @@ class Exporter:
         return Counter(report.state for report in self._twins.reports(time.monotonic_ns()))
 
     def summary(self) -> dict[str, Any]:
-        """The counters, and the link's statistics of flow ``spectrum``; its ``lost`` counts dropped observations."""
-        return {**asdict(self.counters), "spectrum": self._spectrum.stats()}
+        """Counters, delays, and statistics of flow ``spectrum``, whose ``lost`` counts dropped observations."""
+        return {**asdict(self.counters), **self.delays.summary(), "spectrum": self._spectrum.stats()}
 
     # From the RAN to the twin
 
@@ -274,6 +279,10 @@ class Exporter:
             return
         self.counters.setups += isinstance(event, SetUp)
         report.session_event(self._journal, event, self._session.dapp_id, self._sockets.link)
+        if isinstance(event, SetUp):
+            wanted, sequenced = self._reduction, self._session.sequenced
+            limits = limits_of(event, wanted, sensing=self._sensing, sequenced=sequenced)
+            report.agent_limits(self._journal, limits)
         if isinstance(event, Subscribed):
             self._do(self._controls.e3_ready(self._clear_next, sequenced=self._session.sequenced))
             self._clear_next = False
@@ -392,7 +401,8 @@ class Exporter:
         if not isinstance(verdict, Rejection):
             if self._twins.holder is not holder:
                 report.holder(self._journal, self._twins.holder)
-            self._do(self._controls.propose(verdict, message.received_ns, now))
+            # The time anew: to verify a signature takes a while.
+            self._do(self._controls.propose(verdict, message.received_ns, Instant.now()))
             return
         self.counters.blocks_rejected += 1
         self.outcomes["rejected", verdict.rule] += 1
@@ -424,4 +434,5 @@ class Exporter:
         if outcome.control == CONTROL_PRB_BLOCK:
             self.outcomes[status, outcome.cause] += 1
         self.counters.decided(outcome.control, status)
+        self.delays.decided(outcome)
         report.outcome(self._journal, outcome)

@@ -1,16 +1,18 @@
 """The exporter's metrics for Prometheus (docs/monitoring.md)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from twinlink.control import Status
+from twinlink.metrics import add_histogram
 from twinlink.sync import State
 
 from .block import Cause
 from .decision_guard import Rule
+from .delays import Delay
 from .exporter import Exporter
 
 _COUNTERS = {
@@ -77,3 +79,23 @@ class ExporterCollector(Collector):
         if (remains_s := exporter.block_remains_s) is not None:
             remains.add_metric([], remains_s)
         yield remains
+        delays = exporter.delays
+        yield _histograms(
+            "twinlink_exporter_observation_delay_seconds",
+            "Until a symbol or slot is handed over to the link, since the gNB's time of it, or since it was read.",
+            "since",
+            delays.observations,
+        )
+        yield _histograms(
+            "twinlink_exporter_decision_delay_seconds",
+            "Of decisions that were installed: arrived, sent to the RAN, acknowledged by it.",
+            "step",
+            delays.decisions,
+        )
+
+
+def _histograms(name: str, text: str, label: str, delays: Mapping[str, Delay]) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=[label])
+    for value, delay in delays.items():
+        add_histogram(family, (value,), delay.histogram)
+    return family

@@ -19,12 +19,14 @@ class Carrier:
         scs_hz: subcarrier spacing in Hz.
         centre_hz: carrier centre frequency in Hz.
         fft_size: bins of a symbol; None: by the length of an indication.
+        cell_id: of the cell that is exported, where the gNB indicates several; None: the first that it indicates.
     """
 
     n_prbs: int = 106
     scs_hz: int = 30_000
     centre_hz: float = 3.6192e9
     fft_size: int | None = None
+    cell_id: int | None = None
 
 
 def observe(message: IndicationMessage, data: IqDataIndication, carrier: Carrier, observed_ns: int) -> Spectrum:

@@ -25,13 +25,15 @@ from twinlink_e3 import (
 from twinlink.appkit.journal import Journal
 from twinlink.slots import Clock, Slot, SlotSpectrum
 
+from .cells import OneCell
 from .counters import Counters
+from .delays import Delays
 from .digests import Digests
 from .observation import Carrier, observe
 from .reduction import Reduction
 from .sensing_reader import SensingReader
 from .session import Session
-from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader
+from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader, age_ns
 
 MAX_TIME_NS = 2**63
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
@@ -63,6 +65,7 @@ class Observations:
         has_twin: whether a twin is up; without one, nothing is read or sent.
         send: sends a message.
         digests: is given what was heard.
+        delays: counts how late observations leave.
         send_ranges: sends a message of flow ``sensing``; None without that flow.
     """
 
@@ -75,6 +78,7 @@ class Observations:
         has_twin: Callable[[], bool],
         send: Callable[[bytes], object],
         digests: Digests,
+        delays: Delays,
         send_ranges: Callable[[bytes], object] | None = None,
     ) -> None:
         self._carrier = carrier
@@ -85,9 +89,11 @@ class Observations:
         self._send = send
         self._send_ranges = send_ranges
         self._digests = digests
+        self._delays = delays
         self._sensing = SensingReader()
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
+        self._one_cell = OneCell(carrier.cell_id, journal)
         self._clock: Clock | None = None  # as the log has it
         self._indicated: deque[tuple[IndicatedSlot, int]] = deque()  # with the slots missing before it
         self._copied: deque[_Copy] = deque()
@@ -127,6 +133,7 @@ class Observations:
             return
         self._send(payload)
         self._counters.exported += 1
+        self._delays.left(time.time_ns() - observed_ns, None)
 
     @property
     def pending(self) -> bool:
@@ -222,6 +229,9 @@ class Observations:
             self._waiting.clear()
             self._send(message.encode(compress=self._reduction.compress))
             self._counters.exported += len(message.slots)
+            now_ns = time.time_ns()
+            for slot in message.slots:
+                self._delays.left(now_ns - slot.observed_ns, age_ns(slot.clock, slot.gnb_ns))
 
     def close(self) -> None:
         """Send what was indicated and what waits, and close the shared memory."""
@@ -248,16 +258,15 @@ class Observations:
         counters, reader = self._counters, self._reader
         if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
             indication = replace(indication, timestamp=0)
-        if indication.n_cells is not None and indication.n_cells > 1:
-            text = f"the gNB indicates {indication.n_cells} cells: the first is exported, cell {indication.cell_id}"
-            self._journal.complaint("other-cells", f"{text}; the rows of the others count as not indicated")
         try:
             if not reader.is_open(indication.shm_name):
                 self.finish()
-                reader.open(indication.shm_name)
+                self._one_cell = OneCell(self._carrier.cell_id, self._journal)
+                reader.open(indication.shm_name, names_cells=indication.names_cells)
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
-            slot = reader.indicated(indication, observed_ns)
+            indication, ours = self._one_cell.choose(indication)
+            slot = reader.indicated(indication, observed_ns, ours)
         except SharedMemoryError as error:
             counters.indications += 1
             self._missing_before += 1
@@ -269,8 +278,8 @@ class Observations:
         counters.indications += 1
         counters.slots_not_indicated += slot.skipped
         every = self._reduction.every
-        self._missing_before += (slot.number - 1) // every - (slot.number - 1 - slot.skipped) // every
-        if slot.number % every:
+        self._missing_before += (slot.order - 1) // every - (slot.order - 1 - slot.skipped) // every
+        if not ours or slot.order % every:
             counters.left_out += 1
         else:
             self._indicated.append((slot, self._missing_before))

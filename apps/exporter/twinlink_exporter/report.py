@@ -1,5 +1,6 @@
 """Events of the journal: of the E3 session, PRB blocks, rejected decisions, and the link."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import get_args
 
@@ -10,6 +11,7 @@ from twinlink.appkit import linking
 from twinlink.appkit.journal import Journal
 from twinlink.prbs import format_prbs
 
+from .agent_limits import Limit
 from .block import Outcome
 from .decision_guard import AuthenticationRule, Rejection
 from .session import OtherGeneration, Refused, SetUp, Subscribed
@@ -46,11 +48,7 @@ def session_event(
     """The E3 agent answered a setup or a subscription, over this link."""
     if isinstance(event, SetUp):
         text = f"E3 setup with {event.ran}, which speaks {event.generation} over {link}: this is dApp {event.dapp_id}"
-        if event.by_reference:
-            text += "; it hands I/Q over in shared memory"
-        if not event.offers_block:
-            text += "; it offers no control of PRB blocks, so decisions are rejected"
-        elif event.offers_policy:
+        if event.offers_policy:
             text += "; it takes PRB blocks and sensing policies"
         journal.event("e3-setup", text, dapp_id=event.dapp_id, ran=event.ran, generation=event.generation, link=link)
     elif isinstance(event, OtherGeneration):
@@ -63,6 +61,12 @@ def session_event(
         journal.event("subscribed", text, dapp_id=dapp_id, subscription_id=event.subscription_id)
     else:
         journal.complaint("e3-refused", f"{event.reason}; asking again", reason=event.reason)
+
+
+def agent_limits(journal: Journal, limits: Sequence[Limit]) -> None:
+    """What the E3 agent cannot do."""
+    for limit in limits:
+        journal.event("e3-limit", limit.text, limit=limit.name)
 
 
 def outcome(journal: Journal, outcome: Outcome) -> None:

@@ -45,7 +45,15 @@ from twinlink_e3 import (
 
 from .block import Control
 from .generation_search import GenerationSearch, reads
-from .subscriptions import CONTROLS, Subscription, objection, offers_control, subscriptions
+from .subscriptions import (
+    CONTROLS,
+    Subscription,
+    has_streams,
+    objection,
+    offers_control,
+    offers_sensing,
+    subscriptions,
+)
 
 S = 1_000_000_000
 RETRY_NS = S  # between two unanswered requests
@@ -77,6 +85,8 @@ class SetUp:
         offers_block: whether it offers the control of PRB blocks.
         by_reference: whether it hands I/Q over in shared memory (RAN function 2), not in PDUs.
         offers_policy: whether it offers the control of the sensing policy.
+        offers_sensing: whether it offers sensing ranges.
+        names_symbols: whether it may tell which symbols of a slot are uplink.
     """
 
     dapp_id: int
@@ -85,6 +95,8 @@ class SetUp:
     offers_block: bool = True
     by_reference: bool = False
     offers_policy: bool = False
+    offers_sensing: bool = False
+    names_symbols: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +273,10 @@ class Session:
         self.state, self.dapp_id, self.codec, self._tries = State.SUBSCRIBE, response.dapp_identifier, codec, 0
         self._due_ns = now_ns + RETRY_NS
         offers_block, offers_policy = (control in self.controls for control in CONTROLS)
-        return SetUp(response.dapp_identifier, ran, codec.name, offers_block, self.by_reference, offers_policy)
+        return SetUp(
+            response.dapp_identifier, ran, codec.name, offers_block, self.by_reference, offers_policy,
+            offers_sensing(response), not has_streams(response),
+        )  # fmt: skip
 
     def read(self, octets: bytes) -> Pdu | None:
         """A PDU from the RAN; None before setup, when it is for other dApps.  Raises MalformedPdu."""

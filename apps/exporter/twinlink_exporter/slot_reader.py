@@ -4,10 +4,10 @@ The gNB writes its rows in a circle and waits for no reader, and a row does not 
 row counts only if the row was complete when the copy began, and if the gNB cannot have begun to write it again when the
 copy was complete.
 
-A row is complete when it is indicated if the gNB is one that writes first (`RanBuffers.written_first`).  The first
-`TRIAL` copies count only if their rows are the same when rule 3, below, applies; if one is not, the gNB is of the other
-kind.  Any other gNB may indicate first: the row is complete when a later indication has come, and `MAX_WRITE_NS` have
-passed.
+A row is complete when it is indicated if the gNB is one that writes first (`RanBuffers.written_first`, and agents that
+name each cell of a slot).  The first `TRIAL` copies count only if their rows are the same when rule 3, below, applies;
+if one is not, the gNB is of the other kind.  Any other gNB may indicate first: the row is complete when a later
+indication has come, and `MAX_WRITE_NS` have passed.
 
 Whether the gNB had come round is judged after the copy, when the indications that have come meanwhile were read.  It is
 counted in slots, as a gNB does not write in every slot, and may write many at once to catch up:
@@ -22,7 +22,8 @@ The gNB's clock is the one whose time is nearest to the indication's.  If none i
 place of rule 3: it had not, unless the row before was written again, or this one may have been by a gNB that wrote in
 each slot since the newest indication was read.
 
-Indications come for every slot, so a step of more than one row means that slots were not indicated.  If so much time
+Indications come for every slot, so a step of more than one row means that slots were not indicated.  A gNB with several
+cells writes a row for each in a slot; the indication names all of them, or the first and their number.  If so much time
 passed that the gNB may have come round, it has not if the last row still begins as when it was copied.  Otherwise, the
 number of rounds is estimated by how often it wrote before.
 """
@@ -63,7 +64,9 @@ class IndicatedSlot:
     """An indication, numbered.
 
     Attributes:
-        number: counts the rows that the gNB has written.
+        number: of its row, counted from the first that the gNB has written.
+        last: of the last row of this slot: that of another cell, if the gNB has several.
+        order: of the slot, counted from the first of our cell, with those that were not indicated.
         skipped: slots before this one that were not indicated.
         observed_ns: when the indication was read, Unix time.
         read_ns: the same, monotonic time.
@@ -71,6 +74,8 @@ class IndicatedSlot:
 
     indication: SlotIndication
     number: int
+    last: int
+    order: int
     skipped: int
     observed_ns: int
     read_ns: int
@@ -113,6 +118,9 @@ class SlotReader:
         self._newest: IndicatedSlot | None = None
         self._newest_read_ns = 0
         self._rows = self._slots = 1  # rows that the gNB wrote, and slots in which it did
+        self._cells = 1  # most rows of a slot
+        self._not_indicated = 0  # slots, since the last one of our cell
+        self._unnamed = 0  # rows of the newest slot that its indication does not name, at most
 
     def is_open(self, name: str) -> bool:
         """Whether this shared memory is open, and the gNB has not made it anew, nor with another layout."""
@@ -124,8 +132,8 @@ class SlotReader:
         except SharedMemoryError:
             return False
 
-    def open(self, name: str) -> None:
-        """Open the shared memory.  Raises SharedMemoryError."""
+    def open(self, name: str, *, names_cells: bool = False) -> None:
+        """Open the shared memory; an agent that ``names_cells`` writes rows first.  Raises SharedMemoryError."""
         self.close()
         file = SharedMemoryFile(name)
         try:
@@ -136,8 +144,8 @@ class SlotReader:
             file.close()
             raise
         self._file, self._header, self._layout = file, header, layout
-        self._written_first, self._changed = layout.written_first, None
-        self._trial = TRIAL if layout.written_first else 0
+        self._written_first, self._changed = layout.written_first or names_cells, None
+        self._trial = TRIAL if self._written_first else 0
 
     def close(self) -> None:
         """Close the shared memory; the next slot is the first of another gNB."""
@@ -145,25 +153,54 @@ class SlotReader:
             self._file.close()
         self._file, self._newest, self._repeats, self.clock = None, None, None, Clock.UNKNOWN
         self._marks.clear()
-        self._counted = 0
+        self._counted = self._not_indicated = self._unnamed = 0
+        self._cells = 1
 
-    def indicated(self, indication: SlotIndication, observed_ns: int) -> IndicatedSlot | None:
+    def indicated(self, indication: SlotIndication, observed_ns: int, ours: bool = True) -> IndicatedSlot | None:
         """Number an indication, in the order in which they come; None for one that came before.
+
+        Args:
+            indication: of a slot, with its row of our cell, and of the others.
+            observed_ns: when it was read, Unix time.
+            ours: whether our cell is in it; if not, only its rows count.
 
         Raises SharedMemoryError if there is no such row.
         """
-        layout, newest = self._layout, self._newest
-        layout.offset(indication.fh_buffer_index, indication.fh_write_index)
-        step = 1
+        newest, rows = self._newest, self.rows
+        places = [_checked_position(each, self._layout) for each in (indication, *indication.others)]
+        if newest is None:
+            end = _first_of(places, rows) - 1
+        elif newest.indication == indication:
+            return None
+        else:
+            end = _position(newest.indication, self._layout) + newest.last - newest.number
+        steps = [(place - end) % rows or rows for place in places]
+        last, named = max(steps), len(set(places))
         if newest is not None:
-            if newest.indication == indication:
-                return None
-            rows = self.rows
-            step = (_position(indication, layout) - _position(newest.indication, layout)) % rows or rows
-            step += rows * self._rounds(step, rows, self._slots_between(newest.indication, indication))
-        number = (newest.number if newest else 0) + step
-        self._newest = IndicatedSlot(indication, number, step - 1, observed_ns, time.monotonic_ns())
+            last += rows * self._rounds(last, rows, self._slots_between(newest.indication, indication))
+        self._count_missing(last - named, named, min(indication.n_cells or 1, rows))
+        order = newest.order if newest else 0
+        skipped = 0
+        if ours:
+            skipped, self._not_indicated = self._not_indicated, 0
+            order += skipped + 1
+        base = (newest.last if newest else 0) + last - max(steps)
+        number, last = base + steps[0], base + max(steps)
+        self._newest = IndicatedSlot(indication, number, last, order, skipped, observed_ns, time.monotonic_ns())
         return self._newest
+
+    def _count_missing(self, between: int, named: int, cells: int) -> None:
+        """Count the slots that were not indicated.
+
+        Args:
+            between: rows before those of a slot that its indication does not name, nor the one before.
+            named: rows that its indication names.
+            cells: of that slot, each of which may have a row.
+        """
+        between -= self._unnamed
+        self._unnamed = max(0, cells - named)
+        self._cells = max(self._cells, named, cells)
+        self._not_indicated += -(-max(0, between) // self._cells)  # at least
 
     def written_ns(self, slot: IndicatedSlot) -> int | None:
         """Monotonic time from which the row of a slot is complete; None: not before a later indication comes."""
@@ -257,7 +294,7 @@ class SlotReader:
             return True
         made_ns = self._newest_made_ns()
         if self.clock is Clock.UNKNOWN:
-            if not stands or time.monotonic_ns() - self._newest_read_ns >= rows_left * self._slot_ns:
+            if not stands or time.monotonic_ns() - self._newest_read_ns >= rows_left // self._cells * self._slot_ns:
                 return False
             if not self._trial:
                 return True
@@ -283,26 +320,26 @@ class SlotReader:
         assert self._newest
         number, changed_ns = self._changed
         if made_ns > changed_ns:
-            may_have_come_round = self._newest.number - number >= self.rows - SPARE_ROWS
+            may_have_come_round = self._newest.last - number >= self.rows - SPARE_ROWS
             self._written_first = self._written_first and may_have_come_round
             self._changed = None
 
     def _newest_made_ns(self) -> int:
         """Monotonic time at which the gNB made the newest indication; if its clock is not known, when it was read."""
         assert self._newest
-        age_ns = self._age_ns(self._newest.indication.timestamp)
-        return self._newest.read_ns if age_ns is None else time.monotonic_ns() - age_ns
+        age = self._age_ns(self._newest.indication.timestamp)
+        return self._newest.read_ns if age is None else time.monotonic_ns() - age
 
     def _rows_left(self, slot: IndicatedSlot) -> int:
         """Rows that the gNB may write after the newest indication before it comes to that of the slot."""
         assert self._newest
-        return max(0, self.rows - self._spare_rows - (self._newest.number - slot.number))
+        return max(0, self.rows - self._spare_rows - (self._newest.last - slot.number))
 
     @property
     def _spare_rows(self) -> int:
         """Rows that the gNB may be writing, and the next one."""
         late = 0 if self._written_first else -(-MAX_WRITE_NS // self._slot_ns)
-        return min(SPARE_ROWS + late, self.rows // 2)
+        return min((SPARE_ROWS + late) * self._cells, self.rows // 2)
 
     def _tells(self, mark: _Mark) -> bool:
         """Whether a row that begins as the mark says was not written again: noise differs, zeros do not."""
@@ -338,7 +375,7 @@ class SlotReader:
 
     def _rounds(self, step: int, rows: int, slots: int) -> int:
         """How often the gNB has come round between the newest indication and the next, so many slots later."""
-        if slots < rows or self._last_row_stands():  # not once: it writes at most one row a slot
+        if slots * self._cells < rows or self._last_row_stands():  # not once: it writes at most one row a slot and cell
             if slots > 0:
                 self._rows, self._slots = self._rows + step, self._slots + slots
             return 0
@@ -353,10 +390,8 @@ class SlotReader:
 
     def _age_ns(self, timestamp: int) -> int | None:
         """The age of a time of the gNB; finds the clock if it is not known, or no longer fits."""
-        if self.clock is not Clock.UNKNOWN:
-            age_ns = time.clock_gettime_ns(_CLOCKS[self.clock]) - timestamp
-            if abs(age_ns) < MAX_AGE_NS:
-                return age_ns
+        if (age := age_ns(self.clock, timestamp)) is not None:
+            return age
         ages = {clock: time.clock_gettime_ns(number) - timestamp for clock, number in _CLOCKS.items()}
         nearest = min(ages, key=lambda clock: abs(ages[clock]))
         if abs(ages[nearest]) >= MAX_AGE_NS:
@@ -364,6 +399,25 @@ class SlotReader:
             return None
         self.clock = nearest
         return ages[nearest]
+
+
+def age_ns(clock: Clock, timestamp: int) -> int | None:
+    """How old a gNB's time of this clock is; None if it is not known, or off by `MAX_AGE_NS`."""
+    if clock is Clock.UNKNOWN:
+        return None
+    age = time.clock_gettime_ns(_CLOCKS[clock]) - timestamp
+    return age if abs(age) < MAX_AGE_NS else None
+
+
+def _checked_position(indication: SlotIndication, layout: RanBuffers) -> int:
+    """Raises SharedMemoryError if there is no such row."""
+    layout.offset(indication.fh_buffer_index, indication.fh_write_index)
+    return _position(indication, layout)
+
+
+def _first_of(places: Sequence[int], rows: int) -> int:
+    """The row of a slot from which on its others come soonest, in the circle."""
+    return min(places, key=lambda first: max((place - first) % rows for place in places))
 
 
 def _position(indication: SlotIndication, layout: RanBuffers) -> int:

@@ -45,20 +45,31 @@ class Subscription:
 
 def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tuple[Subscription, ...]:
     """The subscriptions, that of the I/Q first; there is an `objection` if that cannot be had."""
-    spectrum = _function(response, RAN_FUNCTION)
     controls = tuple(control for control in CONTROLS if offers_control(response, control))
     kpm = _function(response, L1_KPM_FUNCTION)
     if kpm is None or TELEMETRY_SLOT not in kpm.telemetry_identifier_list:
         return (Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls),)
     slots = Subscription(L1_KPM_FUNCTION, (TELEMETRY_SLOT,), ())
-    if bytes(kpm.ran_function_data[:1]) == b"[":
+    if has_streams(response):
         streams = tuple(stream for stream in TELEMETRY_STREAMS if stream in kpm.telemetry_identifier_list)
         slots = Subscription(L1_KPM_FUNCTION, streams, (), EVERY_SLOT)
-    if spectrum is not None and sensing and TELEMETRY_SENSING in spectrum.telemetry_identifier_list:
+    if sensing and offers_sensing(response):
         return slots, Subscription(RAN_FUNCTION, (TELEMETRY_SENSING,), controls)
     if controls:
         return slots, Subscription(RAN_FUNCTION, (), controls, _RARELY.get(codec.name, _RARELY_BEFORE))
     return (slots,)
+
+
+def has_streams(response: SetupResponse) -> bool:
+    """Whether RAN function 2 is a list of streams, each of which is subscribed, as in NVIDIA's Aerial."""
+    kpm = _function(response, L1_KPM_FUNCTION)
+    return kpm is not None and bytes(kpm.ran_function_data[:1]) == b"["
+
+
+def offers_sensing(response: SetupResponse) -> bool:
+    """Whether the agent offers sensing ranges: telemetry 1 of RAN function 1 where I/Q is of RAN function 2."""
+    by_reference = _offers(response, L1_KPM_FUNCTION, TELEMETRY_SLOT)
+    return by_reference and _offers(response, RAN_FUNCTION, TELEMETRY_SENSING)
 
 
 def offers_control(response: SetupResponse, control: int) -> bool:

@@ -1,8 +1,14 @@
-"""PRB blocks as the link tells of them: what the twin asks on ``control``, what the gNB answers on ``control-result``.
+"""PRB blocks as the link tells of them: what the twin asks, and what the gNB answers.
+
+A twin asks on flow ``control``, as desired value of the state ``prb-block``, or on both; answers come on
+``control-result``.
+
+What the twin itself tells of a block, in column ``story`` of the state ``prb-block``, are its stages
+(`twinlink.story`); without that, those are known that the answers tell.
 
 | state    | since                                                                                              |
 |----------|----------------------------------------------------------------------------------------------------|
-| asked    | the twin's message                                                                                 |
+| asked    | the twin's message, on the flow or of the state                                                    |
 | installed| the exporter's answer: the RAN has it                                                              |
 | on air   | the first record that was observed after that; E3 itself does not tell when a block is on air      |
 | cleared  | the exporter's answer: it ended, was replaced, or was withdrawn                                    |
@@ -15,10 +21,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
+from twinlink.block_state import desired_of, stories_of
+from twinlink.control import UNREAD, PrbBlock, PrbBlockResult, unread_id
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
-from twinlink.signed_payload import HEAD_OCTETS, MAGIC
+from twinlink.signed_payload import body_of
+from twinlink.story import Name, Stage, Story
 
 MAX_BLOCKS = 64  # that are shown
 STEP_MS = 50  # of a waterfall
@@ -36,6 +44,7 @@ class Block:
     asked_step: int
     renewed_step: int
     unread_id: str
+    story: Story
     state: str = "asked"
     reason: str = ""
     installed_ns: int | None = None
@@ -61,17 +70,20 @@ class Blocks:
     def asked(self, payload: bytes | memoryview, by: str, step: int, unread_id: str = "") -> None:
         """A message of flow ``control``; ``unread_id``: of the answer, if the exporter does not read it."""
         try:
-            asked = PrbBlock.decode(_body(payload))
+            self._asked(PrbBlock.decode(body_of(payload)), by, step, unread_id)
         except MalformedPayload:
             return  # a policy, or what the exporter refuses
+
+    def _asked(self, asked: PrbBlock, by: str, step: int, unread_id: str) -> None:
         if not asked.prbs:
             return  # it ends the block that stands, which the answer says
         before = self._blocks.get(asked.id)
         if before is not None and before.prbs == asked.prbs and before.ended_step is None:  # it is renewed
             before.renewed_step, before.validity_ms, before.unread_id = step, asked.validity_ms, unread_id
             return
+        of = Story(asked.id, asked.prbs, by)
         self._blocks[asked.id] = Block(
-            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, step, unread_id, reason=asked.reason
+            asked.prbs, by, asked.issued_ns, asked.validity_ms, step, step, unread_id, of, reason=asked.reason
         )
         self._blocks.move_to_end(asked.id)
         while len(self._blocks) > MAX_BLOCKS:
@@ -80,7 +92,7 @@ class Blocks:
     def answered(self, payload: bytes | memoryview, step: int) -> None:
         """A message of flow ``control-result``."""
         try:
-            result = PrbBlockResult.decode(_body(payload))
+            result = PrbBlockResult.decode(body_of(payload))
         except MalformedPayload:
             return
         block = self._blocks.get(result.id)
@@ -89,6 +101,7 @@ class Blocks:
             block = unread[-1] if unread else None
         if block is None:
             return  # asked before this view, or of another twin
+        block.story.answered(result)
         if result.status != "installed":
             block.end(result.status, result.time_ns, step)
         elif block.ended_step is None and block.installed_step is None:
@@ -97,6 +110,16 @@ class Blocks:
         else:
             return  # renewed
         block.reason = result.reason or block.reason
+
+    def told(self, payload: bytes | memoryview, step: int) -> None:
+        """A message of the state ``prb-block``: what is desired, and the stories of decisions."""
+        for record, block in desired_of(payload):
+            stamp = record.stamp
+            self._asked(block, stamp.author, step, unread_id(stamp.session, stamp.version))
+        for story in stories_of(payload):
+            known = self._blocks.get(story.id)
+            if known is not None and known.prbs == story.prbs:
+                known.story = story
 
     def observed(self, observed_ns: int, step: int, looked_on_step: int = 0) -> None:
         """A record has come, which the gNB observed at this time on the exporter's clock.
@@ -132,7 +155,23 @@ def _described(identifier: str, block: Block) -> dict[str, Any]:
             f"{name}_ns": _text(getattr(block, f"{name}_ns"))
             for name in ("asked", "installed", "ran", "on_air", "ended")
         },
+        "stages": [_stage(block.story, name, stage) for name, stage in block.story.known()],
         "steps": [block.asked_step, block.installed_step, block.on_air_step, block.ended_step],
+    }
+
+
+def _stage(of: Story, name: Name, stage: Stage | None) -> dict[str, Any]:
+    """A stage with its time since the block was seen, or else sent, or installed."""
+    first = next((first for first in ("seen", "sent", "installed") if first in of.stages), None)
+    took = of.since(name, first) if first is not None else None
+    return {
+        "name": name,
+        "known": stage is not None,
+        "clock": stage and stage.clock,
+        "note": stage.note if stage else "",
+        "time_ns": _text(stage.time_ns if stage else None),
+        "after_ns": took and took[0],
+        "error_ns": took and took[1],
     }
 
 
@@ -149,8 +188,3 @@ def ranges(prbs: Iterable[int]) -> list[list[int]]:
         else:
             runs.append([prb, prb])
     return runs
-
-
-def _body(payload: bytes | memoryview) -> bytes | memoryview:
-    """Without the head of a signature."""
-    return payload[HEAD_OCTETS:] if bytes(payload[:2]) == MAGIC else payload

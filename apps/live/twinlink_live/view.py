@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import twinlink
 from twinlink.appkit import linking
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format
 from twinlink.control import unread_id
 from twinlink.errors import LinkClosed, MalformedPayload, TransportError, TwinlinkError
@@ -177,6 +178,9 @@ class View:
             elif flow == _RESULTS:
                 for message in some:
                     self._blocks.answered(message.payload, self._step)
+            elif flow == BLOCK_STATE:
+                for message in some:
+                    self._blocks.told(message.payload, self._step)
             elif is_spectrum(flow, newest.payload):
                 self._take_records(key, some, left_out)
             elif is_numbers(newest.payload):

@@ -6,11 +6,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import twinlink_e3 as e3
-from twinlink_e3 import ran_buffers
 
 from twinlink.appkit import convert, outputs, service
 from twinlink.appkit import options as command_line
@@ -20,6 +20,7 @@ from twinlink.cli import all_keys
 from twinlink.errors import ConfigurationError
 
 from . import playout_log
+from .aerial_agent import RELEASES, ROWS
 from .emulator import Emulator, Options, choose_fft_size
 from .recording import EXAMPLE, Recording, example, read
 from .schedule import Pace
@@ -77,18 +78,26 @@ def _pattern(given: argparse.Namespace) -> SlotPattern | None:
     """What is written to shared memory, if I/Q is to be there.  Raises ConfigurationError."""
     if given.aerial and given.e3_link != "zmq":
         raise ConfigurationError("--aerial: NVIDIA's agent has ZeroMQ alone; omit --e3-link")
+    if given.cells > 1 and not given.aerial:
+        raise ConfigurationError("--cells: only NVIDIA's agent indicates several; add --aerial")
     if not given.slots and not given.aerial:
         return None
     if given.pace.factor is None:
         raise ConfigurationError("--slots: a gNB writes slots in real time, so --pace max cannot be")
-    version = ran_buffers.VERSION_SRS if given.aerial else ran_buffers.VERSION
-    return SlotPattern(given.tdd, given.rx_antennas, given.beta, given.shm_suffix, version)
+    pattern = SlotPattern(given.tdd, given.rx_antennas, given.beta, given.shm_suffix)
+    if given.aerial:
+        release = RELEASES[given.aerial_release]
+        return replace(
+            pattern, version=release.version, rows=ROWS, cells=given.cells, indicates_first=release.indicates_first
+        )
+    return pattern
 
 
 def _where(pattern: SlotPattern | None, fft_size: int) -> str:
     if pattern is None:
         return f"FFT of {fft_size} bins"
-    return f"slots {pattern.tdd} in shared memory {pattern.iq_name}, {pattern.antennas} antenna(s)"
+    where = f"slots {pattern.tdd} in shared memory {pattern.iq_name}"
+    return f"{where}, {pattern.antennas} antenna(s), {pattern.cells} cell(s)"
 
 
 def _codec(given: argparse.Namespace) -> e3.Codec:
@@ -112,7 +121,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         controls=not given.no_control,
         answers_unreadable=not given.stuck,
         free_ids=given.free_ids,
-        aerial=given.aerial,
+        aerial=RELEASES[given.aerial_release] if given.aerial else None,
     )
     recording, fft_size = _recording(given)
     pattern = _pattern(given)
@@ -214,9 +223,13 @@ def make_parser() -> command_line.Parser:
     agent.add_argument(
         "--aerial",
         action="store_true",
-        help="be as the agent of NVIDIA's Aerial SDK 26-1.2, for its dApps: in JSON, with --slots, without control "
+        help="be as the agent of NVIDIA's Aerial SDK, for its dApps: in JSON, with --slots, without control "
         "(--e3 aerial: at its ports)",
     )
+    agent.add_argument(
+        "--aerial-release", choices=tuple(RELEASES), default="26-1.2", help="with --aerial; next: after 26-1.2"
+    )
+    agent.add_argument("--cells", type=convert.whole(1, 16), default=1, metavar="N", help="of the gNB, with --aerial")
     agent.add_argument("--no-control", action="store_true", help="offer no control of PRB blocks")
     agent.add_argument(
         "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"

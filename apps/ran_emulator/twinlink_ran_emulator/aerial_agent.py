@@ -1,4 +1,4 @@
-"""The agent of NVIDIA's Aerial SDK 26-1.2, as its dApps know it; `agent` says what is not said here.
+"""The agent of NVIDIA's Aerial SDK, as its dApps know it; `agent` says what is not said here.
 
     setup channel     JSON              -> setupResponse with RAN function 2, whose streams ranFunctionData describes
                       anything else     -> a refusal without type and message id
@@ -8,19 +8,27 @@
     of a dApp that is not set up        -> nothing
 
 PDUs have sorted keys and no timestamp.  An indication holds what was subscribed of a slot, ten times a second unless
-a dApp asks for more.  Unlike there, the row of a slot is complete before it is indicated, and a dApp that has no
-subscription stays.
+a dApp asks for more.  A dApp identifier is given once.  Unlike there, a dApp that has no subscription stays, and JSON
+that is no object on the setup channel is refused, which ends that agent.
+
+    release   header of the memory   a slot is indicated     several cells
+    26-1      64 octets              before it is written    the first is named, and their number
+    26-1.2    200 octets             before it is written    the first is named, and their number
+    next      200 octets             when it is written      all are named, in ``cells``
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import twinlink_e3 as e3
+from twinlink_e3 import ran_buffers
 
 from .agent import Agent, message_id
 
+Message = dict[str, Any]
 RAN_IDENTIFIER = "NVIDIA_L1"
+ROWS = 120  # of each of the two buffers of I/Q
 # The name of each stream, which is its field in indications, its type, and its description.
 _STREAMS = {
     1: ("iq_samples", "array(float16)", "I/Q of the slot, in shared memory"),
@@ -29,6 +37,30 @@ _STREAMS = {
     6: ("slot", "uint16", "slot in the frame"),
     7: ("cell_id", "uint16", "physical cell"),
     8: ("n_rx_ant", "uint16", "antennas in the row"),
+    10: ("n_cells", "uint16", "cells in the slot"),
+}
+_OF_SLOT = frozenset(("timestamp", "sfn", "slot", "n_cells"))  # the others are of a cell
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release of that SDK.
+
+    Attributes:
+        version: of the layout of the shared memory.
+        indicates_first: whether it indicates a slot before it writes its row.
+        names_cells: whether an indication names each cell, in ``cells``.
+    """
+
+    version: int = ran_buffers.VERSION_SRS
+    indicates_first: bool = True
+    names_cells: bool = False
+
+
+RELEASES = {
+    "26-1": Release(ran_buffers.VERSION),
+    "26-1.2": Release(),
+    "next": Release(indicates_first=False, names_cells=True),  # the state after 26-1.2
 }
 
 
@@ -37,8 +69,10 @@ class AerialAgent(Agent):
 
     _usual_period_us = 100_000
 
-    def __init__(self, n_prbs: int) -> None:
+    def __init__(self, n_prbs: int, release: Release = RELEASES["26-1.2"]) -> None:
         super().__init__(n_prbs, e3.JSON_CODECS["nested"], controls=False, by_reference=True)
+        self._release_of_sdk = release
+        self._given = 0
 
     def setup(self, octets: bytes) -> bytes | None:
         """See `Agent`."""
@@ -104,11 +138,21 @@ class AerialAgent(Agent):
         """With what the dApp has subscribed of a `e3.SlotIndication`."""
         subscription, slot = self._subscriptions[dapp, function], json.loads(data)
         wanted = {_STREAMS[stream][0] for stream in subscription.telemetry}
+        of_slot = {"n_cells": 1} | {name: value for name, value in slot.items() if name in _OF_SLOT}
+        cells = [
+            {name: value for name, value in cell.items() if name in wanted - _OF_SLOT}
+            for cell in slot.get("cells", (slot,))
+        ]
+        content: Message = {name: value for name, value in of_slot.items() if name in wanted}
+        content |= {"cells": cells} if self._release_of_sdk.names_cells else cells[0]
         return _dump({
             "type": "indicationMessage", "id": message_id(), "dAppIdentifier": dapp, "ranFunctionIdentifier": function,
-            "subscriptionId": subscription.number,
-            "protocolData": {name: value for name, value in slot.items() if name in wanted},
+            "subscriptionId": subscription.number, "protocolData": content,
         })  # fmt: skip
+
+    def _free_identifier(self) -> int | None:
+        self._given += 1
+        return self._given
 
     @property
     def _functions(self) -> dict[int, e3.RanFunctionDefinition]:
@@ -116,9 +160,9 @@ class AerialAgent(Agent):
         return {e3.L1_KPM_FUNCTION: e3.RanFunctionDefinition(e3.L1_KPM_FUNCTION, tuple(_STREAMS), (), data)}
 
 
-def _stream(number: int) -> dict[str, Any]:
+def _stream(number: int) -> Message:
     name, data_type, description = _STREAMS[number]
-    delivery: dict[str, Any] = {"transport_type": "protocolData", "keyword": name, "encoding": "json"}
+    delivery: Message = {"transport_type": "protocolData", "keyword": name, "encoding": "json"}
     if number == e3.TELEMETRY_SLOT:
         delivery = {
             "transport_type": "shared_memory", "shared_memory_info": {"memory_key": e3.ran_buffers.NAME},
@@ -129,5 +173,5 @@ def _stream(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _dump(message: dict[str, Any]) -> bytes:
+def _dump(message: Message) -> bytes:
     return json.dumps(message, sort_keys=True, separators=(",", ":")).encode()

@@ -93,7 +93,7 @@ class Agent:
         if request.e3ap_protocol_version != e3.PROTOCOL_VERSION:
             self._refuse(f"setup of {request.dapp_name!r} asks for E3AP {request.e3ap_protocol_version}, not 1.0.0")
             return self._setup_refused(request.message_id)
-        free = next((number for number in range(1, self.max_dapps + 1) if number not in self._dapps), None)
+        free = self._free_identifier()
         if free is None:
             self._refuse(f"setup of {request.dapp_name!r}: all {self.max_dapps} dApp identifiers are taken")
             return self._setup_refused(request.message_id)
@@ -172,6 +172,10 @@ class Agent:
         """Events since the last call."""
         events, self._events = self._events, []
         return events
+
+    def _free_identifier(self) -> int | None:
+        """The identifier of the next dApp."""
+        return next((number for number in range(1, self.max_dapps + 1) if number not in self._dapps), None)
 
     def _encode(self, pdu: e3.Pdu) -> bytes:
         return self.codec.encode(pdu)

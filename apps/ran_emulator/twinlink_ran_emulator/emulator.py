@@ -8,7 +8,7 @@ recording --> PrbBlocker --> FFT order, or SlotProcess --> Agent --> Sockets -->
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import twinlink_e3 as e3
@@ -21,14 +21,14 @@ from twinlink.prbs import format_prbs
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from . import events
-from .aerial_agent import AerialAgent
+from .aerial_agent import AerialAgent, Release
 from .agent import Agent
 from .playout_log import PlayoutLog
 from .prb_block import PrbBlocker
 from .recording import Recording
 from .schedule import RECORDED, Pace, Schedule
 from .slot_process import Range, SlotProcess
-from .slot_writer import Notice
+from .slot_writer import Notice, SlotPattern, row_of
 from .sockets import Sockets
 
 USUAL_FFT_SIZES = (1024, 1536, 2048, 4096)  # of common gNBs; `--fft-size` takes any other that fits
@@ -53,7 +53,7 @@ class Options:
         controls: whether the E3 agent offers the control of PRB blocks.
         answers_unreadable: whether the E3 agent answers what it cannot decode (`Agent`).
         free_ids: dApp identifiers that the E3 agent has left (`Agent`).
-        aerial: be an `AerialAgent`; needs ``slots``.
+        aerial: be an `AerialAgent` of this release; needs ``slots``.
     """
 
     pace: Pace = RECORDED
@@ -65,7 +65,20 @@ class Options:
     controls: bool = True
     answers_unreadable: bool = True
     free_ids: int | None = None
-    aerial: bool = False
+    aerial: Release | None = None
+
+
+def _slot_of(pattern: SlotPattern, notice: Notice, offset_ns: int) -> e3.SlotIndication:
+    """The indication of a slot; ``offset_ns`` is from the time of the notice to that of the indication."""
+    first = notice.fh_buffer_index * pattern.rows + notice.fh_write_index
+    slots = [
+        e3.SlotIndication(
+            pattern.iq_name, *row_of(pattern, first + cell), notice.timestamp + offset_ns, notice.sfn, notice.slot,
+            cell, pattern.antennas, notice.valid_symbol_mask, pattern.cells if pattern.cells > 1 else None,
+        )
+        for cell in range(pattern.cells)
+    ]  # fmt: skip
+    return replace(slots[0], others=tuple(slots[1:]), names_cells=pattern.cells > 1)
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
@@ -118,7 +131,7 @@ class Emulator:
         self._slots = slots
         if slots:
             sockets.watch(slots.descriptor)
-        self._agent = AerialAgent(recording.grid.n_prbs) if options.aerial else Agent(
+        self._agent = AerialAgent(recording.grid.n_prbs, options.aerial) if options.aerial else Agent(
             recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable, slots is not None,
             options.free_ids,
         )  # fmt: skip
@@ -262,11 +275,7 @@ class Emulator:
         """Indicate a slot, and its sensing ranges, to the dApps."""
         agent, now_ns = self._agent, time.monotonic_ns()
         if agent.subscribers(now_ns, e3.L1_KPM_FUNCTION):
-            slot = e3.SlotIndication(
-                slots.pattern.iq_name, notice.fh_buffer_index, notice.fh_write_index,
-                notice.timestamp + self._offset_ns, notice.sfn, notice.slot, 0, slots.pattern.antennas,
-                notice.valid_symbol_mask,
-            )  # fmt: skip
+            slot = _slot_of(slots.pattern, notice, self._offset_ns)
             data = agent.codec.encode_structure(slot)
             self._outgoing.extend(agent.indications(data, now_ns, e3.L1_KPM_FUNCTION))
         if agent.subscribers(now_ns, e3.RAN_FUNCTION):

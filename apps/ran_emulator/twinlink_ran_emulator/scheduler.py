@@ -5,6 +5,7 @@ many records, as with a full buffer.  UEs pause in between, and part of the carr
 occurs without a UE now and then.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 
 MAX_LOAD = 0.7  # of the carrier's PRBs; a full carrier would show no noise floor
 BITS_PER_SYMBOL = (2, 4, 6)  # QPSK, 16QAM, 64QAM
+MIN_GRANT_RECORDS = 4
+MEAN_GRANT_RECORDS = 25.0  # beyond the least
+MEAN_SILENCE_RECORDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ def schedule(
     n_records: int,
     n_prbs: int,
     *,
-    mean_grant_records: float = 25,
-    mean_silence_records: float = 30,
+    mean_grant_records: float = MEAN_GRANT_RECORDS,
+    mean_silence_records: float = MEAN_SILENCE_RECORDS,
 ) -> list[Grant]:
     """Grants of ``n_ues`` UEs over ``n_records`` records of ``n_prbs`` PRBs, none overlapping, in order of their start.
 
@@ -50,25 +54,30 @@ def schedule(
     """
     grants: list[Grant] = []
     owner = np.full(n_prbs, -1)
-    wakes = rng.exponential(mean_silence_records, n_ues)
-    held_until = np.zeros(n_ues, np.int64)
-    for record in range(n_records):
+    wakes = rng.exponential(mean_silence_records, n_ues).tolist()
+    held_until: list[int | None] = [None] * n_ues  # None: the UE has no grant
+    record = 0
+    while record < n_records:
         for ue in range(n_ues):
-            if held_until[ue] == record and (owner == ue).any():
+            if held_until[ue] == record:
+                held_until[ue] = None
                 owner[owner == ue] = -1
                 # Every other grant is followed by the next one at once: a busy UE with a moving allocation.
                 wakes[ue] = record + (rng.exponential(mean_silence_records) if rng.random() < 0.5 else 0)
-            if (owner == ue).any() or record < wakes[ue]:
+            if held_until[ue] is not None or record < wakes[ue]:
                 continue
             place = _place(rng, owner)
             if place is None:
                 wakes[ue] = record + rng.exponential(5)
                 continue
-            end = min(record + 4 + int(rng.exponential(mean_grant_records)), n_records)
+            end = min(record + MIN_GRANT_RECORDS + int(rng.exponential(mean_grant_records)), n_records)
             first, size = place
             owner[first : first + size] = ue
             held_until[ue] = end
             grants.append(Grant(ue, record, end, first, size, int(rng.choice(BITS_PER_SYMBOL))))
+        # Until then no UE's grant ends, and none wakes.
+        nexts = (math.ceil(wakes[ue]) if end is None else end for ue, end in enumerate(held_until))
+        record = max(record + 1, min(nexts, default=n_records))
     return grants
 
 

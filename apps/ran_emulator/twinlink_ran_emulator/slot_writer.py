@@ -16,8 +16,10 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +60,9 @@ class SlotPattern:
         antennas: 1 to 4.
         beta: a value is the recording's int16 times beta.
         suffix: added to the names of the shared memory.
-        version: of the layout of I/Q (`ran_buffers`).
+        version, rows: of the layout of I/Q (`ran_buffers`).
+        cells: each has a row of its own in each slot, turned by 180 degrees more than that of the cell before.
+        indicates_first: whether a slot is indicated before it is written, which is then done with the next slot.
     """
 
     tdd: str = "U"
@@ -66,6 +70,14 @@ class SlotPattern:
     beta: float = 1 / 2048
     suffix: str = ""
     version: int = ran_buffers.VERSION
+    rows: int = ran_buffers.OPENAIRINTERFACE_ROWS
+    cells: int = 1
+    indicates_first: bool = False
+
+    @property
+    def layout(self) -> RanBuffers:
+        """Of the shared memory with I/Q."""
+        return RanBuffers(rows=self.rows, version=self.version)
 
     @property
     def iq_name(self) -> str:
@@ -109,7 +121,7 @@ class Writer:
         self._pattern = pattern
         self.slot_ns = 15_000_000_000 // scs_hz
         self._slots_per_frame = FRAME_NS // self.slot_ns
-        self._layout, self._ring = RanBuffers(version=pattern.version), SensingRing()
+        self._layout, self._ring = pattern.layout, SensingRing()
         self._iq = Region(pattern.iq_name, self._layout.octets, self._layout.header())
         self._sensing = Region(pattern.sensing_name, self._ring.octets, self._ring.header())
         shape = (ran_buffers.BUFFERS, self._layout.rows, self._layout.antennas, 14, ran_buffers.SUBCARRIERS, 2)
@@ -119,6 +131,7 @@ class Writer:
         self._leakage = np.float16(LEAKAGE * pattern.beta)
         self._written = 0
         self._slots: NDArray[np.float16] | None = None  # that the record makes: ``(4, 14, subcarriers, 2)``
+        self._indicated: Callable[[], None] | None = None  # writes the slot that was indicated first
         self._ranges = b""
 
     @property
@@ -128,6 +141,7 @@ class Writer:
 
     def take(self, message: bytes) -> None:
         """Take in a message of the emulator."""
+        self._complete()
         (n_ranges,) = RANGES.unpack_from(message)
         end = RANGES.size + n_ranges * sensing_ring.RANGE.size
         self._ranges = message[RANGES.size : end]
@@ -136,16 +150,17 @@ class Writer:
 
     def write(self, number: int) -> Notice | None:
         """Write a slot, counted from the start; None if the TDD pattern has no uplink in it."""
+        self._complete()
         kind = self._pattern.tdd[number % len(self._pattern.tdd)]
         if kind == "D" or self._slots is None:
             return None
         mask = ALL_SYMBOLS if kind == "U" else MIXED_SYMBOLS
-        buffer, row = divmod(self._written % (ran_buffers.BUFFERS * self._layout.rows), self._layout.rows)
-        width, first = self._slots.shape[2], 0 if kind == "U" else MIXED_SYMBOLS_FROM
-        for antenna in range(self._pattern.antennas):
-            target = self._rows[buffer, row, antenna, :, :width]
-            target[first:] = self._slots[(number + antenna) % 4, first:]
-            target[:first] = self._leakage
+        buffer, row = row_of(self._pattern, self._written * self._pattern.cells)
+        self._indicated = partial(
+            self._write_rows, self._slots, number, self._written, 0 if kind == "U" else MIXED_SYMBOLS_FROM
+        )
+        if not self._pattern.indicates_first:
+            self._complete()
         sfn = number // self._slots_per_frame % 1024
         slot = number % self._slots_per_frame
         entry, n_ranges = self._written % self._ring.entries, len(self._ranges) // sensing_ring.RANGE.size
@@ -156,10 +171,31 @@ class Writer:
         sensing_ring.ENTRY.pack_into(memory, start, sfn, slot, 0, n_ranges, timestamp, self._written & 0xFFFFFFFF)
         return Notice(timestamp, sfn, slot, buffer, row, mask, entry, n_ranges)
 
+    def _complete(self) -> None:
+        """Write the slot that was indicated."""
+        if self._indicated:
+            self._indicated()
+            self._indicated = None
+
+    def _write_rows(self, slots: NDArray[np.float16], number: int, written: int, first: int) -> None:
+        """Write a row for each cell; the symbols before the ``first`` are not uplink."""
+        width = slots.shape[2]
+        for cell in range(self._pattern.cells):
+            row = self._rows[row_of(self._pattern, written * self._pattern.cells + cell)]
+            for antenna in range(self._pattern.antennas):
+                target = row[antenna, :, :width]
+                target[first:] = slots[(number + antenna + 2 * cell) % 4, first:]
+                target[:first] = self._leakage
+
     def remove(self) -> None:
         """Remove the shared memory."""
         self._iq.remove()
         self._sensing.remove()
+
+
+def row_of(pattern: SlotPattern, written: int) -> tuple[int, int]:
+    """Buffer and row of the next row, after so many."""
+    return divmod(written % (ran_buffers.BUFFERS * pattern.rows), pattern.rows)
 
 
 def turned(samples: NDArray[np.int16], beta: float) -> NDArray[np.float16]:

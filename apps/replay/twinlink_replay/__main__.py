@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from twinlink.appkit import convert, linking, options, outputs, recorded_link, s
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.cli import all_keys
 from twinlink.digest import FLOW as DIGEST
 from twinlink.digest import REQUEST_FLOW
@@ -26,7 +27,6 @@ from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
 
 from . import companion, grc
-from .twin.decision_path import FLOW as BLOCK_STATE
 from .twin.decision_path import DecisionPath
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _main(argv: Sequence[str]) -> int:
     for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     with Journal(PROGRAM, given.log) as journal:
-        return _run(given, stop, journal)
+        return run(given, stop, journal)
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
@@ -74,7 +74,10 @@ def _plan(given: argparse.Namespace) -> list[str]:
 
     _check_outputs(given)
     signed = "signed " if signing.signs(given) else ""
-    decides = f"{signed}blocks of {given.validity_ms} ms are proposed" if given.control else "nothing is proposed"
+    tried = " once the model of the cell has accepted them" if given.trial else ""
+    decides = (
+        f"{signed}blocks of {given.validity_ms} ms are proposed{tried}" if given.control else "nothing is proposed"
+    )
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
         *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING, DIGEST), "exporter"),
@@ -96,14 +99,25 @@ def _check_outputs(given: argparse.Namespace) -> None:
     recorded_link.check(given)
 
 
-def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
+def run(
+    given: argparse.Namespace,
+    stop: threading.Event,
+    journal: Journal,
+    prepare: "Callable[[Twin], object]" = lambda twin: None,
+) -> int:
+    """Be a twin until there is a reason to end, and return the exit code; ``prepare`` gets the twin before its link.
+
+    Raises TwinlinkError, OSError.
+    """
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
     from .twin.authentication import Authentication
+    from .twin.decisions import Decisions
     from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
+    from .twin.trials import Trials
     from .twin.twin import Twin
 
     _check_outputs(given)
@@ -113,29 +127,31 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
     with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
         identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
-        decisions = DecisionPath(link)
+        path = DecisionPath(link)
         asks = link.sender(REQUEST_FLOW, overflow="latest")
-        fidelity = Fidelity(journal, asks.send, given.fidelity_limit, decisions.clock_offset)
-        twin = Twin(
+        fidelity = Fidelity(journal, asks.send, given.fidelity_limit, path.clock_offset)
+        decisions = Decisions(
             journal,
-            decisions.send,
+            path,
             sync,
-            recording,
+            fidelity,
             node=link.node,
             session=f"{link.epoch:016x}"[:8],
             validity_ms=given.validity_ms,
             protected=given.protect_prbs or frozenset(),
             control=given.control,
-            count=given.count,
-            fidelity=fidelity,
+            trials=Trials(journal, given.trial and given.control),
             authentication=Authentication(identity, link.epoch),
         )
+        twin = Twin(journal, decisions, recording, given.count, fidelity)
+        prepare(twin)
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
-        link.receiver("control-result", handler=twin.result, max_payload=MAX_SIGNED_OCTETS)
+        link.receiver("control-result", handler=decisions.result, max_payload=MAX_SIGNED_OCTETS)
         link.receiver(SENSING, handler=twin.sensing)
-        link.receiver(DIGEST, handler=fidelity.digest)
+        link.receiver(DIGEST, handler=twin.digest)
+        path.follow(decisions.reported)
         octets = given.buffer_mb * 1024 * 1024
         with Flowgraph(link, twin.add, octets, lambda: twin.follows_replay) as flowgraph:
             pulse = Pulse()
@@ -153,6 +169,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
+    decisions.finish()
     counted["waiting"] += twin.left_out
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
@@ -187,7 +204,10 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         text += f", {counted['malformed']} that cannot be decoded: {SPECTRUM_ADVICE}"
     if counted["waiting"]:
         text += f", at least {counted['waiting']} that had arrived when it ended and were not analysed"
-    text += f"; {twin.proposed} proposals, {twin.installed} installed, {twin.rejected} rejected"
+    decisions = twin.decisions
+    text += f"; {decisions.proposed} proposals, {decisions.installed} installed, {decisions.rejected} rejected"
+    text += f", {decisions.trials.refused.total()} refused by the twin itself"
+    text += f", {decisions.stories.taken_back} blocks taken back"
     text += f"; out of sync {twin.out_of_sync} times; {twin.fidelity.summary()}"
     journal.event(
         "summary",
@@ -195,15 +215,19 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         reason=why,
         records=twin.records,
         foreign=twin.foreign,
-        proposed=twin.proposed,
-        installed=twin.installed,
-        rejected=twin.rejected,
-        refused_results=twin.refused_results,
+        proposed=decisions.proposed,
+        installed=decisions.installed,
+        rejected=decisions.rejected,
+        refused_results=decisions.refused_results,
+        taken_back=decisions.stories.taken_back,
+        decisions=decisions.stories.ended,
+        seen_to_on_air_ns=decisions.stories.seen_to_on_air_ns,
         out_of_sync=twin.out_of_sync,
         sensing=twin.free_ranges.slots,
         sensing_missing=twin.free_ranges.missing,
         sync=freshness,
-        held_back=twin.held_back,
+        held_back=decisions.held_back,
+        trials=decisions.trials.described(),
         fidelity=twin.fidelity.described(),
         **counted,
     )
@@ -214,7 +238,7 @@ def _wait(given: argparse.Namespace, stop: threading.Event, twin: "Twin", flowgr
     before: tuple[int | None, int] = None, 0
     arrived_ns: int | None = None  # monotonic time of the last message
     while not stop.wait(LOOK_S):
-        twin.fidelity.look()
+        twin.look()
         counted = flowgraph.source.stats()
         progress = twin.last_ns, counted["malformed"]
         # This loop always runs; the analysis may hang, which shows as records that wait without progress.
@@ -269,6 +293,10 @@ def make_parser() -> options.Parser:
     control.add_argument(
         "--fidelity-limit", type=convert.fraction, default=0.9, metavar="SCORE",
         help="below this score, from 0 to 1, no decision leaves (0: all do)",
+    )  # fmt: skip
+    control.add_argument(
+        "--no-trial", dest="trial", action="store_false",
+        help="do not try a block in the twin's model of the cell before it is proposed",
     )  # fmt: skip
     control.add_argument("--protect-prbs", type=convert.prbs, metavar="0-3,50", help="never propose to block these")
     end = parser.group("end (without these: on SIGINT or SIGTERM)")

@@ -1,23 +1,28 @@
 """Metrics of the twin for Prometheus (docs/monitoring.md)."""
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import twinlink
+from twinlink.story import ENDS
 from twinlink.sync import State
 
+from .trial.trying import Rule
 from .twin.twin import Twin
 
 _TWIN = {
     "records": "Records analysed.",
     "foreign": "Records of another session or carrier than those that are followed.",
+    "out_of_sync": "How often the records became out of sync.",
+}
+_DECISIONS = {
     "proposed": "PRB blocks proposed.",
     "installed": "Proposals answered with installed.",
     "rejected": "Proposals answered with rejected.",
     "refused_results": "Results that do not come from a trusted exporter.",
-    "out_of_sync": "How often the records became out of sync.",
     "held_back": "Lists of PRBs that were due and did not leave, because the fidelity was low.",
 }
 _FIDELITY = {
@@ -43,12 +48,22 @@ class ReplayCollector(Collector):
         """All metrics, as of now."""
         for name, text in _TWIN.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(self._twin, name))
+        decisions = self._twin.decisions
+        for name, text in _DECISIONS.items():
+            yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(decisions, name))
+        text = "PRB blocks that the twin took back: their effect was missing, or harm showed."
+        yield CounterMetricFamily("twinlink_replay_taken_back", text, decisions.stories.taken_back)
+        ended = CounterMetricFamily("twinlink_replay_decisions", "PRB blocks that ended, by their end.", labels=["end"])
+        for end in ENDS:
+            ended.add_metric([end], decisions.stories.ended.get(end, 0))
+        yield ended
         free = self._twin.free_ranges
         text = "Slots for which the exporter sent the PRBs that the MAC left free."
         yield CounterMetricFamily("twinlink_replay_sensing", text, free.slots)
         text = "Slots for which the exporter could not read the PRBs that the MAC left free."
         yield CounterMetricFamily("twinlink_replay_sensing_missing", text, free.missing)
         yield from self._fidelity()
+        yield from self._trials()
         counted = self._source()
         for name, text in _SOURCE.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, counted[name])
@@ -56,6 +71,17 @@ class ReplayCollector(Collector):
         for state in State:
             family.add_metric([state.value], state is self._sync.state)
         yield family
+
+    def _trials(self) -> Iterator[Metric]:
+        trials = self._twin.decisions.trials
+        yield CounterMetricFamily("twinlink_replay_trials", "Blocks tried in the model of the cell.", trials.tried)
+        text = "Time that trying blocks took, in seconds."
+        yield CounterMetricFamily("twinlink_replay_trial_seconds", text, trials.total_ns / 1e9)
+        text = "Blocks that were not proposed, as the model of the cell says; by the rule that they broke."
+        refused = CounterMetricFamily("twinlink_replay_trials_refused", text, labels=["rule"])
+        for rule in get_args(Rule):
+            refused.add_metric([rule], trials.refused[rule])
+        yield refused
 
     def _fidelity(self) -> Iterator[Metric]:
         """A score and a part that are not known have no sample."""

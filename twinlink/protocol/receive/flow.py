@@ -255,12 +255,16 @@ class ReceiveFlow:
 
     def _next_of(self, run: Run, tells_end: bool) -> tuple[Message, PeerStream | None]:
         """As `next_message`, of a run that comes next."""
-        message, stream = run[0], self._take_of(run, 1)
+        message = run[0]
+        stream = self._take_of(run, 1, message, [])
         tells = tells_end and not self.queue and run.epoch in self.streams
         return message, self.streams[run.epoch] if tells else stream
 
-    def _take_of(self, run: Run, count: int) -> PeerStream | None:
-        """Take so many messages of the run that comes next; returns its stream where a credit update is due for it."""
+    def _take_of(self, run: Run, count: int, taken: Any, parts: list[Any]) -> PeerStream | None:
+        """Take so many messages of the run that comes next, which are ``taken`` and go to ``parts``.
+
+        Returns its stream where a credit update is due for it.
+        """
         stream, octets = self.streams.get(run.epoch), count * run.size
         unreported = octets + count * MESSAGE_WEIGHT_OCTETS + (stream.unreported_octets if stream is not None else 0)
         end = run.first + count
@@ -269,6 +273,7 @@ class ReceiveFlow:
             stream.waiting_octets -= octets  # in a row, without a call: Ctrl-C comes where a call ends
             stream.unreported_octets = unreported
             stream.consumed = consumed
+        parts += (taken,)
         if count == run.length:
             self.runs -= 1
             del self.queue[0]
@@ -276,31 +281,51 @@ class ReceiveFlow:
             run.octets, run.first, run.length = run.octets[octets:], end, run.length - count
         return stream if unreported >= CREDIT_UPDATE_OCTETS else None
 
-    def next_parts(self, most: int) -> tuple[list[Sequence[Message]], list[PeerStream]]:
-        """The next messages, at most so many, in parts, and the streams for which a credit update is due."""
-        parts, due, left = list[Sequence[Message]](), dict[PeerStream, None](), most
+    def next_parts(self, most: int, parts: list[Sequence[Message]]) -> list[PeerStream]:
+        """Take the next messages, at most so many, which are added to ``parts``; see `put_back`.
+
+        Returns the streams for which a credit update is due.
+        """
+        due, left = dict[PeerStream, None](), most
         while left and self.queue:
             run = self.queue[0] if self.runs else None
             if type(run) is Run:
                 count = min(left, run.length)
-                parts.append(run.detached(count))
-                stream = self._take_of(run, count)
+                stream = self._take_of(run, count, run.detached(count), parts)
                 streams = [stream] if stream is not None else []
             else:
-                messages, streams = self._next_singles(left)
-                parts.append(messages)
-                count = len(messages)
+                streams = self._next_singles(left, parts)
+                count = len(parts[-1])
             due |= dict.fromkeys(streams)
             left -= count
-        return parts, list(due)
+        return list(due)
 
-    def _next_singles(self, most: int) -> tuple[list[Message], list[PeerStream]]:
-        """The next messages, at most so many, before a run, and the streams for which a credit update is due."""
+    def put_back(self, parts: Sequence[Sequence[Message]]) -> None:
+        """Ctrl-C has ended a call that took these, and the application did not get them: they come next again.
+
+        What waits is summed up anew: not all of it need have been counted.
+        """
+        for part in reversed(parts):
+            if isinstance(part, Run):
+                self.queue.appendleft(part)
+                self.runs += 1
+            else:
+                self.queue.extendleft(reversed(part))
+        octets = Counter[int]()
+        for one in self.queue:
+            octets[one.epoch] += one.length * one.size if isinstance(one, Run) else len(one.payload)
+        for epoch, stream in self.streams.items():
+            held = stream.reorder_buffer
+            stream.waiting_octets = octets[epoch] + (held.octets if held is not None else 0)
+
+    def _next_singles(self, most: int, parts: list[Sequence[Message]]) -> list[PeerStream]:
+        """As `next_parts`, of the messages before a run."""
         queue = self.queue
         messages: list[Any] = list(islice(queue, most))
         if self.runs:
             messages = list(takewhile(lambda one: type(one) is Message, messages))
-        count, due, of = len(messages), [], list(map(_EPOCH, messages))
+        count, due, of = len(messages), list[PeerStream](), list(map(_EPOCH, messages))
+        taking = starmap(queue.popleft, repeat((), count))
         for epoch in set(of):
             if (stream := self.streams.get(epoch)) is None:
                 continue
@@ -309,11 +334,12 @@ class ReceiveFlow:
             unreported = stream.unreported_octets + size + len(own) * MESSAGE_WEIGHT_OCTETS
             if unreported >= CREDIT_UPDATE_OCTETS:
                 due.append(stream)
-            stream.waiting_octets -= size  # in a row, without a call: Ctrl-C comes where a call ends
+            stream.waiting_octets -= size
             stream.unreported_octets = unreported
             stream.consumed = consumed
-        deque(starmap(queue.popleft, repeat((), count)), 0)  # in one call, likewise
-        return messages, due
+        parts += (messages,)  # these in a row, and all messages in one call: Ctrl-C comes where a call ends
+        deque(taking, 0)
+        return due
 
     def positions(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
         """Of each sender session: epoch, one more than the highest number known, and what is missing below it."""

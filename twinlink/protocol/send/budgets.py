@@ -32,7 +32,8 @@ class Budgets:
             budget.on_room = on_room
         self._path = path
         self._delivery_rate = DeliveryRateEstimator()
-        self._sends_urgent = False
+        self._sends_urgent = self._receives_urgent = False
+        self._sharing = dict.fromkeys(self.of, 0)  # flows in use at the last tick
         self._path_rtt_ns: dict[str, int] = {}  # by flow: the round trip as it saw it when it was last measured
         self._delivered_of: dict[str, int] = {}  # by flow: octets that got through or were given up until then
         self._delivered = 0  # all of these
@@ -59,25 +60,41 @@ class Budgets:
             receiver_limited: a peer does not get to read, so that what gets through says nothing of the path.
             receives_urgent: acks of this side must not wait behind bulk data for long.
         """
-        path, delivery_rate = self._path, self._delivery_rate
         queued = any(flow.queue.has_pending for flow in awake)
         for flow in awake:
             self._path_rtt_ns[flow.flow] = flow.rtt.path_rtt_ns(flow.receivers.pacing, not queued)
             self._sends_urgent |= flow.options.priority == "high"
-            self._delivered += flow.in_flight.delivered - self._delivered_of.get(flow.flow, 0)
-            self._delivered_of[flow.flow] = flow.in_flight.delivered
-        delivered = self._delivered
+            self._count_delivered(flow)
         if receiver_limited:
-            delivery_rate.on_receiver_limited(mono_ns, delivered)
+            self._delivery_rate.on_receiver_limited(mono_ns, self._delivered)
         else:
-            delivery_rate.on_tick(mono_ns, delivered, queued, any(flow.in_flight for flow in awake))
+            in_flight = any(flow.in_flight for flow in awake)
+            self._delivery_rate.on_tick(mono_ns, self._delivered, queued, in_flight)
+        self._receives_urgent = receives_urgent
+        for priority in self.of:
+            self._sharing[priority] = sum([flow.in_use for flow in awake if flow.options.priority == priority])
+        self._divide(mono_ns)
+
+    def on_delivered(self, flow: SendFlow, mono_ns: int) -> None:
+        """Some of a flow got through, and more of it is to follow: between two ticks, the limits may grow."""
+        self._count_delivered(flow)
+        if self._delivery_rate.grow(mono_ns, self._delivered):
+            self._divide(mono_ns)
+
+    def _count_delivered(self, flow: SendFlow) -> None:
+        delivered = flow.in_flight.delivered
+        self._delivered += delivered - self._delivered_of.get(flow.flow, 0)
+        self._delivered_of[flow.flow] = delivered
+
+    def _divide(self, mono_ns: int) -> None:
+        path, delivery_rate = self._path, self._delivery_rate
         rtt_ns = min([one for one in self._path_rtt_ns.values() if one], default=0)
         inline, unfragmented = path.direct_octets, path.whole_octets
         for priority, budget in self.of.items():
             budget.frame_limit = path.frame_limit
             beside_urgent = self._sends_urgent and priority == "normal"
-            beside_acks = receives_urgent and priority == "normal"
-            sharing = sum([flow.in_use for flow in awake if flow.options.priority == priority])
+            beside_acks = self._receives_urgent and priority == "normal"
+            sharing = self._sharing[priority]
             queueing_ns = MAX_ACK_QUEUEING_NS if beside_acks else MAX_QUEUEING_NS
             octets = (
                 MIN_IN_FLIGHT_OCTETS + delivery_rate.bdp_octets(rtt_ns)

@@ -91,6 +91,10 @@ class DeliveryRateEstimator:
     While data is queued, the delivery rate from one tick to the next equals the path's capacity.  When the path takes
     all and nothing is queued, it may be faster than that: twice as much may be in flight as it took since the last
     look, since a few small messages say nothing of how it takes many.
+
+    A link that begins to send does not wait for ticks: where nothing was in flight at the last one, what got through
+    since has taken no longer than since then.  So the limit grows with what is acknowledged, as in TCP's slow start
+    (RFC 9002, section 7.3.1).
     """
 
     def __init__(self) -> None:
@@ -98,6 +102,7 @@ class DeliveryRateEstimator:
         self._delivered = 0
         self._was_full = False  # something has been waiting for the path since the last tick that counted
         self._last_ns = 0
+        self._was_idle = False  # nothing was in flight at that tick
 
     def on_tick(self, now_mono_ns: int, delivered: int, waiting: bool, in_flight: bool) -> None:
         """To be called a few times a second.
@@ -118,6 +123,18 @@ class DeliveryRateEstimator:
             return  # a long message comes through all at once, after several ticks
         self._last_ns, self._delivered = now_mono_ns, delivered
         self._was_full = waiting and got > 0  # the first that comes after a cut says nothing
+        self._was_idle = not in_flight
+
+    def grow(self, now_mono_ns: int, delivered: int) -> bool:
+        """To be called between ticks while more is to follow; whether the rate has grown.
+
+        ``delivered``: as of `on_tick`.  At most as much may be in flight as was delivered since the last tick.
+        """
+        rate = (delivered - self._delivered) / max(now_mono_ns - self._last_ns, MAX_QUEUEING_NS)
+        if not self._was_idle or min(rate, GIGABIT) <= self._rate:
+            return False
+        self._rate = min(rate, GIGABIT)
+        return True
 
     def on_receiver_limited(self, now_mono_ns: int, delivered: int) -> None:
         """In place of a tick when it is not the path that takes its time: the peer does not get to read.
@@ -128,7 +145,7 @@ class DeliveryRateEstimator:
         if elapsed_ns < MIN_SAMPLE_NS:
             return
         self._rate = min(max(self._rate, INITIAL_RATE, (delivered - self._delivered) / elapsed_ns), GIGABIT)
-        self._last_ns, self._delivered, self._was_full = now_mono_ns, delivered, False
+        self._last_ns, self._delivered, self._was_full, self._was_idle = now_mono_ns, delivered, False, False
 
     def is_slow(self, most: int) -> bool:
         """Whether so many octets may take the path longer than a hello should wait."""

@@ -132,6 +132,7 @@ class SendFlows:
         if not queue.has_pending:
             return
         self.wake(flow)
+        self.budgets.on_delivered(flow, mono_ns)
         if not goes_on and not queue.can_send and not queue.is_requested:
             if mono_ns - flow.pace_checked_mono_ns < PACE_CHECK_NS:
                 return

@@ -32,8 +32,10 @@ from .retransmit_buffer import RetransmitBuffer
 
 LAG_NS = 200_000_000
 SEND_LAG_NS = 20_000_000  # while a thread waits for room to send
-# Over a transport in which hellos overtake data, what a peer is taken to have read may still be on its way.
-OVERTAKEN_NS = 200_000_000
+# Over a transport in which hellos overtake data, what a peer is taken to have read may still be on its way: a megabyte
+# takes a path of 80 Mb/s 0.1 s, and waits behind another.  Or the transport dropped it: a probe and the peer's nak take
+# 0.4 s and a round trip.
+OVERTAKEN_NS = 1_000_000_000
 READS_ON_LIMITS = 16  # times what may be in flight: so much beyond its last hello a peer that withholds acks is sent
 REPEAT_NS = 1_000_000_000  # so long a peer may take for what was retransmitted, or for more of a long message
 MAX_LOOKED_AT = 256  # messages in flight, to find out which peers they wait for

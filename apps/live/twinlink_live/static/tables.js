@@ -36,13 +36,50 @@ export function showTables(state) {
     one.node, { text: one.state, alarm: one.state !== "up" }, right(ms(one.rtt_ns?.p50)), right(ms(one.rtt_ns?.p99)),
     right(oneWay(one)), right(one.clock_offset_ns ? `${ms(one.clock_offset_ns.offset)} ± ${ms(one.clock_offset_ns.bound)}` : "–"),
   ]), "no peer is up");
-  fill("blocks", state.blocks.map((block) => [
+  fillBlocks(state.blocks, (block) => [
     { text: STATE[block.state], alarm: block.state === "rejected" || block.state === "no answer" }, block.prbs || "none", block.by,
     clock(block.asked_ns), right(since(block.installed_ns, block) + (block.ran_ns ? `, by the RAN ${since(block.ran_ns, block)}` : "")),
     right(since(block.on_air_ns, block)), right(since(block.ended_ns, block)),
     [block.id, block.reason].filter(Boolean).join(": "),
-  ]), "no block was asked");
+  ]);
   fill("events", state.events.slice().reverse().map((event) => [clock(event.time_ns), event.text]), "no event yet");
+}
+
+// A block's row unfolds into its stages.
+const unfolded = new Set();
+
+function fillBlocks(blocks, cells) {
+  const focused = document.activeElement?.closest?.("#blocks button")?.dataset.id;
+  fill("blocks", blocks.map(cells), "no block was asked");
+  [...element("blocks").children].forEach((row, k) => {
+    const block = blocks[k], open = unfolded.has(block?.id);
+    if (!block) return;
+    const button = make("button", "", "fold");
+    Object.assign(button, { type: "button", title: "What became of it, stage by stage" });
+    button.dataset.id = block.id;
+    button.setAttribute("aria-expanded", String(open));
+    button.setAttribute("aria-label", `Stages of ${block.id}`);
+    button.addEventListener("click", () => { if (!unfolded.delete(block.id)) unfolded.add(block.id); fillBlocks(blocks, cells); });
+    row.firstChild.prepend(button);
+    if (open) row.after(stagesOf(block));
+    if (focused === block.id) button.focus();
+  });
+  for (const id of unfolded) if (!blocks.some((block) => block.id === id)) unfolded.delete(id);
+}
+
+function stagesOf({ stages }) {
+  const row = make("tr", "", "story"), cell = make("td", "", ""), list = make("ol", "", "");
+  for (const { name, known, clock: by, note, time_ns: at, after_ns: after, error_ns: error } of stages) {
+    const item = make("li", "", known ? "" : "gap");
+    const time = !known ? "not known" : absent(at) ? note : after === 0 || absent(after) ? clock(at) : `${after > 0 ? "+" : ""}${ms(after)}`;
+    const meets = known && after && error !== 0 ? ` ± ${error ? ms(error) : "not known"}` : "";
+    item.append(make("b", name, ""), make("span", time + meets, ""), make("small", [known && !absent(at) && `${by}'s clock`, !absent(at) && note].filter(Boolean).join("; "), ""));
+    list.append(item);
+  }
+  cell.colSpan = 8;
+  cell.append(list);
+  row.append(cell);
+  return row;
 }
 
 const since = (ns, { asked_ns: asked }) => (ns === null ? "–" : ms(BigInt(ns) - BigInt(asked)));

@@ -25,7 +25,7 @@ from .features import PrbFeatures
 from .likelihoods import PrbLikelihoods, prb_likelihoods
 from .min_inr import below_min_inr
 from .noise_floor import NoiseFloor
-from .occupancy_hmm import ALONE, FREE, OccupancyHmm
+from .occupancy_hmm import ALONE, BOTH, FREE, UE, OccupancyHmm
 from .tone_hmm import ToneHmm
 from .tone_tracker import ToneTracker, apply_tracks
 from .ue_statistics import UeStatistics
@@ -40,10 +40,17 @@ DONE = object()
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Causal answers, from the current and earlier records; both bool, shape ``(records, n_prbs)``."""
+    """Causal answers, from the current and earlier records; all bool, shape ``(records, n_prbs)``.
+
+    Attributes:
+        interfered: an interferer is on the PRB.
+        occupied: a UE or an interferer transmits on the PRB.
+        ue: a UE transmits on the PRB, as far as can be told: alone, or above an interferer of known level.
+    """
 
     interfered: NDArray[np.bool_]
     occupied: NDArray[np.bool_]
+    ue: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class Detector:
         count = len(features.power)
         interfered = np.zeros((count, self.n_prbs), bool)
         occupied = np.zeros((count, self.n_prbs), bool)
+        alone, both = np.zeros_like(occupied), np.zeros_like(occupied)  # a UE is
         for start in range(0, count, STEP):
             where = slice(start, start + STEP)
             part = features.part(where)
@@ -121,6 +129,7 @@ class Detector:
                 self._on = np.where(self._on, p > FILTERED_OFF, p > FILTERED_ON)
                 interfered[start + k] = self._on | (self._tone_hmm.add(part.tone_llr[k], part.cells[k]) & ~free)
                 occupied[start + k] = ~free
+                alone[start + k], both[start + k] = posterior[UE] > 0.5, posterior[BOTH] > 0.5
             interfered[where] |= self._dwell_times.add(likelihoods, interfered[where], self._ue_statistics.rough)
             if self._dft_s_ofdm.detected and not precoded:
                 self._restart_with_precoded()
@@ -129,7 +138,7 @@ class Detector:
             self.records += len(part.power)
             self._buffered += len(part.power)
             self._continue_smoothing(1 if len(part.power) < STEP else STEP)
-        return Filtered(interfered, occupied)
+        return Filtered(interfered, occupied, both | (alone & ~interfered))
 
     def smoothed(self) -> list[Smoothed]:
         """The smoothed answers that have become final since the last call, in order."""

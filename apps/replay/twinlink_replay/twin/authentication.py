@@ -21,6 +21,11 @@ class Authentication:
         self._signer = Signer(watched, epoch) if watched else None
         self._verifier = Verifier(watched, epoch) if watched else None
 
+    @property
+    def signs(self) -> bool:
+        """Whether decisions are signed."""
+        return self._signer is not None
+
     def sign(self, decision: bytes, node: str, epoch: int | None) -> bytes:
         """The payload of a decision for the exporter with this name and session, signed if there is an identity."""
         return self._signer.sign("control", decision, node, epoch or 0) if self._signer else decision

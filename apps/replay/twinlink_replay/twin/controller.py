@@ -14,6 +14,9 @@ Rules:
    of sync, the block is withdrawn (`withdraw`).
 6. While the twin's picture is not that of the network, nothing is requested, renewed or ended: each list that is due is
    reported once (`Held`).  What `withdraw` makes ends a block and leaves all the same.
+7. The PRBs of a block that was taken back, because it had no effect or did harm, are not requested for `BAR_NS`.
+8. A list that the twin's model of the cell refuses does not leave (`refused`).  What was requested before it still is,
+   and it is tried again after `TRIAL_RETRY_NS`, or at once if it changes.
 """
 
 from dataclasses import dataclass
@@ -26,11 +29,14 @@ from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
-SPACING_NS = 50 * MS
+SPACING_NS = 20 * MS
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
+BAR_NS = 5_000 * MS
+TRIAL_RETRY_NS = 200 * MS
 SYNC_RETRY_NS = 500 * MS  # the acknowledgements of the next observations end it
 NEVER = -(2**62)
+OUT_OF_SYNC = "the twin is out of sync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,10 @@ class Controller:
         protected: PRBs that are never requested.
         enabled: False to observe only.
         first_prb: number of a record's first PRB in the carrier.
+
+    Attributes:
+        seen_ns: when the interference that the last list adds was first observed; of one that adds nothing, when the
+            record was that led to it.
     """
 
     def __init__(
@@ -76,6 +86,9 @@ class Controller:
         self._protected = protected
         self._enabled = enabled
         self._detected_ns = np.full(n_prbs, NEVER, np.int64)
+        self._first_ns = np.zeros(n_prbs, np.int64)  # when the interference that lasts was first observed
+        self._barred_ns = np.full(n_prbs, NEVER, np.int64)  # until when a PRB is not requested
+        self.seen_ns = 0
         self._present: tuple[int, ...] = ()
         self._requested: PrbBlock | None = None
         self._requested_ns = NEVER
@@ -83,6 +96,8 @@ class Controller:
         self._held: tuple[int, ...] | None = None  # the last list that was held back
         self._retry_ns: int | None = None  # time between rejection and repetition; None: not rejected
         self._count = 0
+        self._before: tuple[PrbBlock | None, int, int | None] = None, NEVER, None  # what `refused` goes back to
+        self._refused: tuple[tuple[int, ...], int] = (), NEVER  # the last list that was, and until when it is not due
 
     def observe(
         self,
@@ -91,6 +106,7 @@ class Controller:
         monotonic_ns: int,
         in_sync: bool = True,
         holds: bool = False,
+        observed_ns: int = 0,
     ) -> list[Change | PrbBlock | Held]:
         """Take in a record's filtered answer; returns the changes to report and the blocks to send.
 
@@ -100,7 +116,9 @@ class Controller:
             monotonic_ns: monotonic time, for intervals.
             in_sync: whether the record is recent enough for a decision; otherwise changes are only reported.
             holds: whether decisions are held back.
+            observed_ns: when the record was observed.
         """
+        self._first_ns[interfered & (self._detected_ns <= monotonic_ns - HOLD_NS)] = observed_ns
         self._detected_ns[interfered] = monotonic_ns
         todo: list[Change | PrbBlock | Held] = []
         wanted = self._detected_ns > monotonic_ns - HOLD_NS
@@ -111,7 +129,7 @@ class Controller:
             self._changed_ns = monotonic_ns
             todo.append(Change(present))
         if self._enabled and in_sync:
-            prbs = tuple(prb for prb in self._present if prb not in self._protected)
+            prbs = tuple(prb for prb in self._present if self._may_request(prb, monotonic_ns))
             if holds:
                 if self._held != prbs and self._is_due(prbs, monotonic_ns):
                     self._held = prbs
@@ -119,24 +137,47 @@ class Controller:
                 return todo
             self._held = None
             if self._is_due(prbs, monotonic_ns):
+                self._note_seen(prbs, observed_ns)
                 todo.append(self._request(prbs, wall_ns, monotonic_ns))
         return todo
 
-    def withdraw(self, wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
-        """The empty list to send when the records are out of sync; None if no PRB is requested."""
+    def withdraw(
+        self, wall_ns: int, monotonic_ns: int, reason: str = OUT_OF_SYNC, bar: bool = False
+    ) -> PrbBlock | None:
+        """The empty list to send when the block must not stand; None if no PRB is requested.
+
+        Args:
+            wall_ns, monotonic_ns: as of `observe`.
+            reason: for the log of the gNB's side.
+            bar: whether its PRBs are not to be requested for `BAR_NS`.
+        """
         if self._requested is None or not self._requested.prbs:
             return None
-        return self._make_block((), "the twin is out of sync", wall_ns, monotonic_ns)
+        if bar:
+            self._barred_ns[np.array(self._requested.prbs) - self._first_prb] = monotonic_ns + BAR_NS
+        return self._make_block((), reason, wall_ns, monotonic_ns)
 
-    def result(self, result: PrbBlockResult) -> None:
-        """Take in the result of a block, of this twin or another one."""
+    def forget(self) -> None:
+        """No PRB counts as interfered until it is detected again."""
+        self._detected_ns[:] = NEVER
+
+    def result(self, result: PrbBlockResult) -> bool:
+        """Take in the result of a block, of this twin or another one; whether it rejects the list requested last."""
         unread = result.id.startswith(self._unread)
         if self._requested is None or not (result.id == self._requested.id or unread):
-            return
+            return False
         if result.status == "rejected" and result.reason.partition(":")[0] not in get_args(SignatureRule):
             self._retry_ns = SYNC_RETRY_NS if result.reason.startswith("sync:") else RETRY_NS
-        elif result.status == "cleared" and self._requested.prbs:
+            return True
+        if result.status == "cleared" and self._requested.prbs:
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed
+        return False
+
+    def refused(self, monotonic_ns: int) -> None:
+        """The list that `observe` returned last is not sent."""
+        assert self._requested is not None
+        self._refused = self._requested.prbs, monotonic_ns + TRIAL_RETRY_NS
+        self._requested, self._requested_ns, self._retry_ns = self._before
 
     def is_own(self, result: PrbBlockResult) -> bool:
         """Whether the result is of a block of this twin."""
@@ -148,7 +189,18 @@ class Controller:
             return result.status == "rejected" and result.reason.startswith("holder:")
         return result.status == "installed"
 
+    def _may_request(self, prb: int, monotonic_ns: int) -> bool:
+        return prb not in self._protected and bool(self._barred_ns[prb - self._first_prb] <= monotonic_ns)
+
+    def _note_seen(self, prbs: tuple[int, ...], observed_ns: int) -> None:
+        if prbs != self._requested_prbs:
+            added = set(prbs).difference(self._requested_prbs)
+            times = (int(self._first_ns[prb - self._first_prb]) for prb in added)
+            self.seen_ns = min(times, default=observed_ns)
+
     def _is_due(self, prbs: tuple[int, ...], monotonic_ns: int) -> bool:
+        if prbs == self._refused[0] and monotonic_ns < self._refused[1]:
+            return False
         if prbs != self._requested_prbs:
             return True
         return bool(prbs) and monotonic_ns - self._requested_ns >= self._repeat_after_ns()
@@ -165,6 +217,7 @@ class Controller:
         self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False
     ) -> PrbBlock:
         self._count += not renew
+        self._before = self._requested, self._requested_ns, self._retry_ns
         self._requested = PrbBlock(f"{self._prefix}{self._count}", prbs, wall_ns, self._validity_ms, reason)
         self._requested_ns = monotonic_ns
         self._retry_ns = None

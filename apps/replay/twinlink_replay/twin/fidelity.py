@@ -48,6 +48,7 @@ class _Session:
         digest_mono_ns: arrival of the newest digest.
         compared_mono_ns: when the last window was compared.
         low_since_mono_ns: since when the score is low; None: it is not.
+        why_low: what was said when it became low.
         level_wrong: whether level or occupancy of a window were wrong since.
         ask_mono_ns: time of the next request.
     """
@@ -60,6 +61,7 @@ class _Session:
     digest_mono_ns: int = 0
     compared_mono_ns: int | None = None
     low_since_mono_ns: int | None = None
+    why_low: str = ""
     level_wrong: bool = False
     ask_mono_ns: int = 0
 
@@ -154,6 +156,11 @@ class Fidelity:
             self._judge(time.monotonic_ns())
             return self._session.low_since_mono_ns is not None
 
+    @property
+    def why_low(self) -> str:
+        """What was said when the score became low."""
+        return self._session.why_low
+
     def look(self) -> None:
         """Judge by the time that has passed, and ask the exporter if need be; call it several times a second."""
         mono_ns = time.monotonic_ns()
@@ -220,7 +227,8 @@ class Fidelity:
             self._session.low_since_mono_ns = mono_ns
             self._session.ask_mono_ns = mono_ns
             self.alarms += 1
-            text = f"fidelity {score:.3f} is below {self._limit:g}: {self._reason(mono_ns)}; no decision leaves until"
+            why = self._session.why_low = f"fidelity {score:.3f} is below {self._limit:g}: {self._reason(mono_ns)}"
+            text = f"{why}; no decision leaves until"
             parts = self.last.parts if self.last else None
             self._journal.event("fidelity-low", f"{text} it is {self._good:g}", score=score, parts=parts)
         elif since_ns is not None and score >= self._good and (self._session.compared_mono_ns or 0) > since_ns:
