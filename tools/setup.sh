@@ -9,7 +9,7 @@ system_python=/usr/bin/python3 # not the first on PATH: GNU Radio's modules belo
 venv=.venv
 stamp=$venv/ready
 log=$venv/setup.log
-python_mb=235 # what pip fetches, about; measured on Debian 12
+python_mb=247 # what pip fetches, about; measured on Debian 12
 
 # "how to see that it is there | package | why"; the probe, not the package list, decides: an own build of GNU Radio counts.
 needed=(

@@ -80,7 +80,8 @@ def score(run: Run, model: Model) -> RunScore:
     interference = model.interference(probabilities).astype(np.float64)
     bins = np.minimum((interference * BINS).astype(int), BINS - 1).ravel()
     there = run.interfered.ravel().astype(np.float64)
-    table = np.stack([np.bincount(bins, weights, BINS) for weights in (None, interference.ravel(), there)])
+    weights = np.ones_like(there), interference.ravel(), there
+    table: NDArray[np.float64] = np.stack([np.bincount(bins, each, BINS) for each in weights])
     brier = float(np.square(interference.ravel() - there).sum())
     times = {"model": model_ns, "rule": rule_ns}
     return RunScore(run.seed, counts, confusion.reshape(n_classes, n_classes), table, brier, times)

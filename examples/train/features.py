@@ -5,8 +5,6 @@ log-likelihood ratios of a UE and of a tone, as the detector has them (docs/dete
 means over 4, 16 and 64 records; of the neighbours what tells an edge from the middle.
 """
 
-
-
 import numpy as np
 from numpy.typing import NDArray
 from twinlink_replay.detection.features import PrbFeatures, prb_features, subcarrier_power
@@ -60,8 +58,9 @@ class FeatureTrack:
         power = np.clip(seen.log_power[0], -1, 8)
         loud = (power > LOUD).astype(np.float32)
         base = np.stack([
-            power, seen.roughness[0], seen.ue_llr[0], np.clip(seen.ue_llr_own[0], -4, 4), found.tone_llr[0].max(axis=-1),
-            found.peak[0], loud, loud * seen.ue_llr[0], np.abs(power - self._means[0, 0]),
+            power, seen.roughness[0], seen.ue_llr[0], np.clip(seen.ue_llr_own[0], -4, 4),
+            found.tone_llr[0].max(axis=-1), found.peak[0], loud, loud * seen.ue_llr[0],
+            np.abs(power - self._means[0, 0]),
         ])  # fmt: skip
         # Until a mean has had as many records as it goes over, it is the plain one.
         rates = np.maximum(self._rates, np.float32(1 / self._taken))
@@ -70,9 +69,9 @@ class FeatureTrack:
         self._lines += rates * (found.tone_llr[0] - self._lines)
         beside = np.concatenate([base[[0, 2, 4]], self._means[1][[0, 2, 4]]])
         edge = np.zeros((len(beside), 1), np.float32)
-        return np.concatenate([
+        row: Array = np.concatenate([
             base, self._means.reshape(-1, len(power)),
             np.concatenate([edge, beside[:, :-1]], axis=1), np.concatenate([beside[:, 1:], edge], axis=1),
             self._lines.max(axis=-1), np.full((1, len(power)), loud.mean(), np.float32),
         ]).T  # fmt: skip
-
+        return row

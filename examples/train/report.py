@@ -14,8 +14,9 @@ from .labelled import CLASSES
 RESAMPLES = 4000  # of the bootstrap
 LEVEL = 95  # per cent of the intervals
 KINDS = "", " settled", " blocks"
+ANSWERS = "answers, record by record"
 _SUBJECTS = {
-    "": "answers, record by record",
+    "": ANSWERS,
     " settled": "the same, from 5 s on",
     " blocks": "PRBs blocked by the controller",
 }
@@ -105,7 +106,7 @@ def digest(found: dict[str, Any]) -> str:
 
 def verdict(found: dict[str, Any]) -> str:
     """Whether the model beats the rule, as a sentence."""
-    first = found["compared"][_SUBJECTS[""]]
+    first = found["compared"][ANSWERS]
     low, high = first["interval"]
     text = f"F1 {first['model']['f1']:.3f} against {first['rule']['f1']:.3f}, by {first['margin']:+.3f}"
     text += f" ({LEVEL} % interval {low:+.3f} to {high:+.3f}, bootstrap over {len(found['runs'])} unseen runs)"

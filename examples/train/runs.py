@@ -1,4 +1,4 @@
-"""Runs: scenes that the RAN emulator plays to the exporter, recorded where the twin's side of the link receives them."""
+"""Runs: scenes that the RAN emulator plays to the exporter, recorded at the twin's side of the link."""
 
 import shutil
 import tempfile
@@ -19,6 +19,7 @@ PACE = 20  # times the recorded pace: 2000 records a second
 PATIENCE_S = 120.0  # for the first start of the processes on a busy machine
 STILL_S = 10.0  # without a further record after the emulator has played all
 LOOK_S = 0.02
+UNUSED = "digest", "state.prb-block"  # what an exporter sends besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +63,26 @@ def _record(session: Session, private: Path) -> None:
         if count[0] >= n_records:
             arrived.set()
 
-    with twinlink.open("zeromq", listen=endpoint, node="twin-1", identity="") as link:
-        with link.record(session.recording, flows=["spectrum"]):
-            link.receiver("spectrum", handler=received)
-            link.receiver("digest", handler=lambda message: None)
-            parts = [
-                _start("exporter", "twinlink_exporter", ["--connect", endpoint, *sockets], private),
-                _start(
-                    "emulator",
-                    "twinlink_ran_emulator",
-                    ["--recording", str(session.scenes), f"--pace={PACE}", *sockets],
-                    private,
-                ),
-            ]
-            try:
-                _wait(parts, arrived, count)
-            finally:
-                for part in reversed(parts):
-                    part.stop()
+    with (
+        twinlink.open("zeromq", listen=endpoint, node="twin-1", identity="") as link,
+        link.record(session.recording, flows=["spectrum"]),
+    ):
+        link.receiver("spectrum", handler=received)
+        for flow in UNUSED:
+            link.receiver(flow, handler=lambda message: None)
+        of_emulator = ["--recording", str(session.scenes), f"--pace={PACE}", *sockets]
+        parts = [start("exporter", "twinlink_exporter", ["--connect", endpoint, *sockets], private)]
+        try:
+            parts.append(start("emulator", "twinlink_ran_emulator", of_emulator, private))
+            _wait(parts, arrived, count)
+        finally:
+            for part in reversed(parts):
+                part.stop()
 
 
-def _start(name: str, module: str, arguments: list[str], private: Path) -> ChildProcess:
-    return ChildProcess(name, module, arguments, private / f"{name}.jsonl", private / f"{name}.txt")
+def start(name: str, module: str, arguments: list[str], folder: Path) -> ChildProcess:
+    """Start a program, whose log and output go to a folder.  Raises ChildFailed."""
+    return ChildProcess(name, module, arguments, folder / f"{name}.jsonl", folder / f"{name}.txt")
 
 
 def _wait(parts: list[ChildProcess], arrived: threading.Event, count: list[int]) -> None:

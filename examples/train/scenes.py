@@ -1,7 +1,7 @@
 """Recordings for the RAN emulator to play, each made of a seed: its UEs, and interferers of several kinds.
 
-The UEs, their channels and the noise are `twinlink_ran_emulator.make_recording`'s.  On top come up to three interferers,
-each with a kind, which stands in the comment of its annotation (``kind=tone INR 12 dB``):
+The UEs, their channels and the noise are `twinlink_ran_emulator.make_recording`'s.  On top come up to three
+interferers, each with a kind, which stands in the comment of its annotation (``kind=tone INR 12 dB``):
 
 | kind    | is                                                                             |
 |---------|--------------------------------------------------------------------------------|
@@ -14,6 +14,7 @@ One scene in six has none.  The level is the interference to noise ratio in a PR
 """
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -125,7 +126,7 @@ def _back_and_forth(places: NDArray[np.int64], n_prbs: int) -> NDArray[np.int64]
 def _areas_along(prbs: NDArray[np.int64], start: int, comment: str) -> Iterator[Area]:
     """An area for each stay on a PRB."""
     edges = [0, *(np.flatnonzero(np.diff(prbs)) + 1).tolist(), len(prbs)]
-    for first, end in zip(edges, edges[1:], strict=False):
+    for first, end in itertools.pairwise(edges):
         prb = int(prbs[first])
         yield Area("interferer", start + first, start + end, prb, prb + 1, comment)
 

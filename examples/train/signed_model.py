@@ -12,7 +12,6 @@ The signer is the identity itself, or a peer that it trusts with the role ``twin
 The size is bounded before the file is read, and the signature verified before anything of the body is looked at.
 """
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,12 +21,14 @@ from twinlink.process import files
 from twinlink.signed_payload import Refusal, key_id, trusted_peer
 
 from . import model
+from .features import NAMES
 
 MAGIC = b"TLMODEL1"
 CONTEXT = b"twinlink signed model 1\0"
 UNSIGNED_OCTETS, HEAD_OCTETS = 16, 80
 MAX_OCTETS = HEAD_OCTETS + model.MAX_OCTETS
 ROLE = "twin"
+
 
 class ModelRefused(twinlink.TwinlinkError):
     """A model does not count; ``rule`` is the rule of `read` that it breaks."""
@@ -49,7 +50,7 @@ def write(path: Path, body: bytes, identity: Identity) -> None:
     head = MAGIC + key_id(identity.line.verify_key)
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(head + identity.signing_key.sign(CONTEXT + head + body) + body)
-    os.replace(part, path)
+    part.replace(path)
 
 
 def read(path: Path, identity: Identity) -> SignedModel:
@@ -75,9 +76,12 @@ def read(path: Path, identity: Identity) -> SignedModel:
     head, signature, body = octets[:UNSIGNED_OCTETS], octets[UNSIGNED_OCTETS:HEAD_OCTETS], octets[HEAD_OCTETS:]
     signer = _signer(path, identity, head, signature, body)
     try:
-        model.Model.decode(body)
+        found = model.Model.decode(body)
     except twinlink.MalformedPayload as error:
         raise ModelRefused(path, "format", f"{signer} signed what is no model: {error}") from None
+    if found.features != NAMES:
+        text = f"{signer} signed a model for other features than those of this program: train it again"
+        raise ModelRefused(path, "format", text)
     return SignedModel(signer, body)
 
 

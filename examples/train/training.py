@@ -57,7 +57,11 @@ class Plan:
         return [list(seeds[k : k + self.session_runs]) for k in range(0, len(seeds), self.session_runs)]
 
 
-THIN = Plan(train_runs=8, test_runs=4, train_seconds=6.0, test_seconds=6.0, session_runs=4)
+def plan(seed: int, thin: bool = False) -> Plan:
+    """The plan of a seed; a thin one shows the path alone."""
+    if thin:
+        return Plan(seed, train_runs=8, test_runs=4, train_seconds=6.0, test_seconds=6.0, session_runs=4)
+    return Plan(seed)
 
 
 def train(folder: Path, plan: Plan, identity: Identity, tell: Tell) -> dict[str, Any]:
@@ -70,10 +74,9 @@ def train(folder: Path, plan: Plan, identity: Identity, tell: Tell) -> dict[str,
     work.mkdir(parents=True)
     with ProcessPoolExecutor(AT_ONCE) as pool:
         sessions = plan.sessions(plan.train_seeds)
-        made = [pool.submit(_prepare, work, seeds, plan) for seeds in sessions]
         prepared, described = list[fit.Prepared](), list[dict[str, Any]]()
-        for number, future in enumerate(made, 1):
-            parts, rows = future.result()
+        for number, made in enumerate([pool.submit(_prepare, work, seeds, plan) for seeds in sessions], 1):
+            parts, rows = made.result()
             prepared += parts
             described += rows
             tell(f"training runs: {number} of {len(sessions)} sessions recorded and read ({_since(begun)})")
@@ -82,11 +85,10 @@ def train(folder: Path, plan: Plan, identity: Identity, tell: Tell) -> dict[str,
         tell(f"the model is trained on {sum(len(one.cells) for one in prepared):,} cells ({_since(begun)})")
         signed_model.write(folder / MODEL, model.encode(), identity)
         sessions = plan.sessions(plan.test_seeds)
-        scored = [pool.submit(_score, work, seeds, plan, model) for seeds in sessions]
         scores = list[evaluate.RunScore]()
-        for number, future in enumerate(scored, 1):
-            found, rows = future.result()
-            scores += found
+        for number, scored in enumerate([pool.submit(_score, work, seeds, plan, model) for seeds in sessions], 1):
+            of_session, rows = scored.result()
+            scores += of_session
             described += rows
             tell(f"unseen runs: {number} of {len(sessions)} sessions recorded and scored ({_since(begun)})")
     (work / "set.json").write_text(json.dumps(described, indent=1) + "\n")
@@ -108,7 +110,9 @@ def _prepare(work: Path, seeds: list[int], plan: Plan) -> tuple[list[fit.Prepare
     return [fit.prepare(run, plan.seed) for run in read], [_row(run, "train") for run in read]
 
 
-def _score(work: Path, seeds: list[int], plan: Plan, model: Model) -> tuple[list[Any], list[dict[str, Any]]]:
+def _score(
+    work: Path, seeds: list[int], plan: Plan, model: Model
+) -> tuple[list[evaluate.RunScore], list[dict[str, Any]]]:
     """In a process of its own."""
     read = labelled.read(runs.record(work, seeds, plan.test_seconds))
     return [evaluate.score(run, model) for run in read], [_row(run, "test") for run in read]
@@ -138,6 +142,3 @@ def discard_recordings(folder: Path) -> None:
     for path in (folder / SET).iterdir():
         if path.suffix in (".mcap", ".sigmf-data", ".sigmf-meta"):
             path.unlink()
-
-
-__all__ = ["MODEL", "THIN", "Plan", "discard_recordings", "train"]

@@ -5,7 +5,7 @@
 - ``slot_call``: what a slot thread takes for 71 KB, 2000 times a second, with twinlink and without (``slot_call.c``),
   with a Python twin that acknowledges; the median of the rounds, and their range.
 - ``round_trip``: p50 of a message from C to Python with its ack, through twinlink and over the bare socket with the
-  same framing (``round_trip.c``), in turns; and the ratio.
+  same framing (``round_trip.c``), in turns, from when the message has been written; and the ratio.
 """
 
 import json

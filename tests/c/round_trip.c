@@ -1,6 +1,7 @@
 /*
  * round_trip.c - from C to Python and back: a message with its ack through twinlink, or the same octets over the bare
- * socket with the same framing, answered by as many octets as an ack has.
+ * socket with the same framing, answered by as many octets as an ack has.  A message counts
+ * from when it stands where it is sent from: in the ring (twinlink_reserve, twinlink_commit), or in a buffer.
  *
  *   round_trip twinlink|bare HOST PORT COUNT OCTETS
  *
@@ -39,7 +40,7 @@ static void wait_for_answer(twinlink_websocket *at)
   }
 }
 
-static void run_bare(twinlink_websocket *at, const uint8_t *payload, size_t size, int count)
+static void run_bare(twinlink_websocket *at, uint8_t *payload, size_t size, int count)
 {
   struct twinlink_frame frame = {"traffic/spectrum", 16, payload, size};
   int one = 1;
@@ -49,6 +50,7 @@ static void run_bare(twinlink_websocket *at, const uint8_t *payload, size_t size
     exit(1);
   fcntl(at->fd, F_SETFL, O_NONBLOCK);
   for (int i = -WARM; i < count; i++) {
+    memset(payload, i & 0x7f, size);
     uint64_t begin = twinlink_mono_ns();
     put_message(at, &frame);
     for (flush(at); at->out.end > 0; flush(at))
@@ -59,7 +61,7 @@ static void run_bare(twinlink_websocket *at, const uint8_t *payload, size_t size
   }
 }
 
-static void run_twinlink(twinlink_websocket *at, uint64_t epoch, const uint8_t *payload, size_t size, int count)
+static void run_twinlink(twinlink_websocket *at, uint64_t epoch, size_t size, int count)
 {
   struct twinlink_flow_config flow = {.name = "spectrum", .ring_octets = 1 << 22, .messages = 1024, .reserve_octets = 1 << 19};
   struct twinlink_config config = {.abi = TWINLINK_ABI, .octets = sizeof config, .node = "gnb", .epoch = epoch, .flows = &flow,
@@ -73,8 +75,12 @@ static void run_twinlink(twinlink_websocket *at, uint64_t epoch, const uint8_t *
   while (stats.peers_up == 0)
     twinlink_websocket_step(at, link, 2000000), twinlink_get_stats(link, &stats);
   for (int i = -WARM; i < count; i++) {
+    void *place = twinlink_reserve(twinlink_flow_at(link, 0), size);
+    if (place == NULL)
+      exit(1);
+    memset(place, i & 0x7f, size);
     uint64_t begin = twinlink_mono_ns();
-    twinlink_send(twinlink_flow_at(link, 0), payload, size, twinlink_now_ns());
+    twinlink_commit(twinlink_flow_at(link, 0), size, twinlink_now_ns());
     twinlink_websocket_step(at, link, 0);
     do
       twinlink_websocket_step(at, link, 100000000), twinlink_get_flow_stats(twinlink_flow_at(link, 0), &sent);
@@ -102,7 +108,7 @@ int main(int count, char **arguments)
   if (strcmp(arguments[1], "bare") == 0)
     run_bare(at, payload, size + TWINLINK_HEADER_OCTETS, messages);
   else
-    run_twinlink(at, epoch, payload, size, messages);
+    run_twinlink(at, epoch, size, messages);
   print(messages);
   return 0;
 }

@@ -100,7 +100,7 @@ def deliver(session: Session) -> None:
                 function.handler(taken[0])
         session.deliveries.popleft()
         if kind == ACKS:
-            session.on_acks_reported(flow, len(arguments))
+            session.transmit_due |= session.sending[flow].on_acks_reported(len(arguments))
 
 
 class End:

@@ -26,10 +26,17 @@ class Running:
         transport: of the link.
         seed: of the distortion.
         exporter, emulator: more of their arguments.
+        emulator_module: in place of the emulator.
     """
 
     def __init__(
-        self, folder: Path, transport: str, seed: int, exporter: Sequence[str] = (), emulator: Sequence[str] = ()
+        self,
+        folder: Path,
+        transport: str,
+        seed: int,
+        exporter: Sequence[str] = (),
+        emulator: Sequence[str] = (),
+        emulator_module: str = "twinlink_ran_emulator",
     ) -> None:
         self.folder = folder
         self._private = Path(tempfile.mkdtemp(prefix="fid-", dir="/tmp"))  # a socket's path has at most 107 octets
@@ -41,7 +48,7 @@ class Running:
         options = ["--insecure-control", *link, "--connect", endpoint, *e3, f"--record={folder}/gnb.mcap", *exporter]
         self.exporter = self._start("gnb", "tests.fidelity.distorted_exporter", str(seed), *options)
         wait_until(lambda: self.events("peer-up") and self.events("peer-up", "gnb"))
-        self._start("emulator", "twinlink_ran_emulator", "--loop", "0", *e3, *emulator)
+        self._start("emulator", emulator_module, "--loop", "0", *e3, *emulator)
         wait_until(lambda: self.events("fidelity"))
 
     def distort(self, line: str) -> None:

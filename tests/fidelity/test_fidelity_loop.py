@@ -54,11 +54,23 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         wait_until(lambda: len(run.events("fidelity-good")) == len(run.events("fidelity-low")))
         count = len(run.events("proposed"))
         wait_until(lambda: len(run.events("proposed")) > count)  # the interferer comes again every few seconds
+        while not any(back["reason"].startswith("fidelity ") for back in run.events("taken-back")):
+            _fall(run)  # there was no block to take back
         if WHOLE:
             scores["stopped"] = _stop(run)
         run.end()
         lines = (folder / "twin.jsonl").read_text().splitlines()
     return Played(folder, scores, [json.loads(line) for line in lines])
+
+
+def _fall(run: Running) -> None:
+    """Drop records, from when a block stands until the score is low, and wait until it is good again."""
+    lows, installed = len(run.events("fidelity-low")), len(run.events("block-installed", "gnb"))
+    wait_until(lambda: len(run.events("block-installed", "gnb")) > installed)
+    run.distort(LINES[1])
+    wait_until(lambda: len(run.events("fidelity-low")) > lows)
+    run.distort("none")
+    wait_until(lambda: len(run.events("fidelity-good")) == len(run.events("fidelity-low")))
 
 
 def _stop(run: Running) -> list[Event]:
@@ -138,6 +150,25 @@ def test_no_decision_leaves_while_it_is_low_and_decisions_go_on_afterwards(playe
     assert summary["held_back"] == len(played.named("decision-held")) > 0
     assert summary["fidelity"]["alarms"] == len(lows)
     assert summary["fidelity"]["windows"] == len(played.named("fidelity"))
+
+
+def test_a_block_that_stands_is_taken_back_as_soon_as_it_is_low(played: Played) -> None:
+    """Before the next window is compared, a second later: that is measured in docs/decisions.md."""
+    said = [one for one in played.events if one["event"] in ("proposed", "fidelity", "fidelity-low", "taken-back")]
+    stood = 0
+    for k, low in enumerate(said):
+        if low["event"] != "fidelity-low":
+            continue
+        before = next((one for one in reversed(said[:k]) if one["event"] in ("proposed", "taken-back")), None)
+        if before is None or not before.get("prbs") or before["event"] == "taken-back":
+            continue
+        stood += 1
+        back = next(one for one in said[k:] if one["event"] == "taken-back")
+        assert back["reason"].startswith("fidelity ")
+        assert not any(one["event"] == "fidelity" for one in said[k : said.index(back)])
+        (story,) = (one for one in played.named("decision") if one["id"] == back["id"])
+        assert story["stages"]["taken back"]["time_ns"] == back["time_ns"]
+    assert stood
 
 
 def test_the_exporter_is_asked_and_answers(played: Played) -> None:

@@ -1,13 +1,16 @@
 """What a connection guard takes for unread, on TCP connections without a driver."""
 
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from twinlink.testing.base import patience
 from twinlink.transports.connection_guard import PublisherGuard
+from twinlink.transports.tcp_connection import TcpConnection
 
 CHUNK = 64 * 1024
 LIMIT = 2 * CHUNK
@@ -61,3 +64,25 @@ def test_what_was_received_before_everything_was_read_is_not_taken_for_unread(
         taken_in(*connection, 1)
         guard.check(number * 0.05, (0, 0), drained=False)
     assert ended == {"unread_octets": 1}
+
+
+def test_what_waits_in_the_kernel_counts_as_written_and_not_as_received(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    sends, receives = connection
+    sending, receiving = (TcpConnection(one.fileno()) for one in connection)
+    written, sent = sending.counters().written, 0
+    sends.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            sent += sends.send(bytes(CHUNK))
+    full = sending.counters()
+    assert (full.written - written, full.filled, receiving.counters().received) == (sent, True, 0)
+    left = sent
+    while left:
+        left -= len(receives.recv(CHUNK))
+    until = time.monotonic() + patience()
+    while sending.counters().filled and time.monotonic() < until:  # the last acks of TCP are on their way
+        time.sleep(0.01)
+    empty = sending.counters()
+    assert (empty.written - written, empty.filled, receiving.counters().received) == (sent, False, sent)

@@ -131,12 +131,12 @@ def test_stages_are_those_that_the_twin_tells_and_without_it_those_that_the_answ
     told.note("seen", ASKED_NS - 4 * MS, "exporter")
     told.note("sent", ASKED_NS + MS, "twin")
     for payload in (b"", of_state("installed", encode([told])), of_state("story", b"[1]"), of_state("story", b"")):
-        blocks.told(payload)
+        blocks.told(payload, 3)
         assert blocks.described() == [one]
-    blocks.told(of_state("story", encode([Story("b", (3,)), told])))
+    blocks.told(of_state("story", encode([Story("b", (3,)), told])), 3)
     stages = {stage["name"]: stage for stage in blocks.described()[0]["stages"]}
     assert (stages["seen"]["after_ns"], stages["seen"]["time_ns"]) == (0, str(ASKED_NS - 4 * MS))
     assert (stages["sent"]["after_ns"], stages["sent"]["error_ns"], stages["sent"]["clock"]) == (6 * MS, 7, "twin")
     assert not stages["installed"]["known"]
-    blocks.told(of_state("story", encode([Story("a", (4,))])))  # of another block with this id
+    blocks.told(of_state("story", encode([Story("a", (4,))])), 3)  # of another block with this id
     assert blocks.described()[0]["stages"] == list(stages.values())

@@ -1,9 +1,20 @@
 import numpy as np
-from twinlink_replay.twin.controller import HOLD_NS, MS, RETRY_NS, SPACING_NS, SYNC_RETRY_NS, Change, Controller, Held
+from twinlink_replay.twin.controller import (
+    BAR_NS,
+    HOLD_NS,
+    MS,
+    RETRY_NS,
+    SPACING_NS,
+    SYNC_RETRY_NS,
+    Change,
+    Controller,
+    Held,
+)
 
 from twinlink.control import PrbBlock, PrbBlockResult, unread_id
 
 WALL = 1_700_000_000_000_000_000
+SEEN = 1_600_000_000_000_000_000  # the exporter's clock
 
 
 class Run:
@@ -22,7 +33,9 @@ class Run:
         row = np.zeros(10, bool)
         row[list(prbs)] = True
         for _ in range(count):
-            for item in self.controller.observe(row, WALL + self.now, self.now, self.in_sync, self.holds):
+            for item in self.controller.observe(
+                row, WALL + self.now, self.now, self.in_sync, self.holds, SEEN + self.now
+            ):
                 if isinstance(item, Change):
                     self.changes.append(item.prbs)
                 elif isinstance(item, Held):
@@ -48,6 +61,17 @@ def test_requests_at_once_renews_and_withdraws() -> None:
     assert last[1].id != first[1].id
     assert last[0] == 2690 * MS + HOLD_NS
     assert run.changes == [(3, 4), ()]
+
+
+def test_what_is_forgotten_is_not_requested_again_and_what_is_detected_then_is() -> None:
+    run = Run().records(1, 3).records(30, 3, 4)
+    assert run.controller.withdraw(WALL + run.now, run.now) is not None
+    run.controller.forget()
+    begun = run.now
+    run.records(20, 4)
+    assert run.requested == [(3,), (3, 4), (4,)]
+    assert run.blocks[-1][0] == begun
+    assert run.changes == [(3,), (3, 4), (4,)]
 
 
 def test_growing_lists_are_spaced() -> None:
@@ -183,3 +207,48 @@ def test_a_block_is_not_renewed_while_decisions_are_held_back() -> None:
     run.records(300, 3)
     assert len(run.requested) == before
     assert run.held == [(3,)]
+
+
+def test_a_list_was_seen_when_the_first_prb_was_that_it_adds() -> None:
+    run = Run().records(20).records(1, 3)
+    first_ns = run.now - 10 * MS
+    assert run.controller.seen_ns == SEEN + first_ns
+    run.records(1, 3, 4).records(8, 3, 4, 5)
+    assert run.requested == [(3,), (3, 4, 5)]
+    assert run.controller.seen_ns == SEEN + first_ns + 10 * MS  # that of PRB 4, which waited for its turn
+    run.records(100, 3, 4, 5)
+    assert len(run.requested) == 3  # renewed
+    assert run.controller.seen_ns == SEEN + first_ns + 10 * MS
+    run.records(60, 3)
+    assert run.requested[-1] == (3,)
+    assert run.controller.seen_ns == SEEN + run.blocks[-1][0]  # it adds nothing
+
+
+def test_what_was_taken_back_is_left_alone_for_a_while_and_the_rest_is_not() -> None:
+    run = Run(first_prb=50).records(10, 3, 4)
+    block = run.controller.withdraw(WALL + run.now, run.now, "taken back: no effect", bar=True)
+    assert block is not None
+    assert (block.prbs, block.reason) == ((), "taken back: no effect")
+    run.records(20, 3, 4).records(20, 3, 4, 7)
+    assert run.requested == [(53, 54), (57,)]
+    run.records(BAR_NS // (10 * MS), 3, 4, 7)
+    assert run.requested[-1] == (53, 54, 57)
+    run = Run().records(10, 3, 4)
+    run.controller.withdraw(WALL + run.now, run.now, "taken back: fidelity is low")
+    run.records(1, 3, 4)
+    assert run.controller.seen_ns == SEEN + run.now - 10 * MS  # it could not leave before
+    assert run.requested == [(3, 4), (3, 4)]  # it may be asked for at once
+
+
+def test_of_records_that_are_at_hand_the_newest_decides() -> None:
+    run, row = Run().records(20), np.zeros(10, bool)
+    for prb, waits in ((3, True), (4, True), (5, False)):
+        row[prb] = True
+        todo = run.controller.observe(row, WALL, run.now, observed_ns=SEEN + run.now, waits=waits)
+        run.now += 10 * MS
+        assert bool(todo) is not waits
+    change, block = todo
+    assert isinstance(block, PrbBlock)
+    assert isinstance(change, Change)
+    assert change.prbs == block.prbs == (3, 4, 5)
+    assert run.controller.seen_ns == SEEN + 200 * MS  # PRB 3

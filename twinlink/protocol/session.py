@@ -44,6 +44,7 @@ from .send.loss import NO_PEER, NOT_TAKEN, SKIPPED
 from .send.options import FlowOptions, Overflow, Pace, Priority, Reliability
 from .send.record import Missing
 from .send.sent import FULL, OFFER, TRANSMIT, TRANSMIT_BUNDLE, TRANSMIT_QUEUE, UNSENT, Sent
+from .send.single import sends_single
 
 # What the driver of a session names beside it.
 __all__ = [
@@ -349,9 +350,11 @@ class Session(Context):
         """Take in the next message of a flow: its frame, and the octets of its payload."""
         queue = flow.queue
         had_pending = queue.has_pending
-        if not flow.is_awake:
-            self.send_flows.wake(flow)
         try:
+            if not had_pending and flow.is_awake and sends_single(flow, frame, size, mono_ns):
+                return TRANSMIT
+            if not flow.is_awake:
+                self.send_flows.wake(flow)
             transmits = flow.send(frame, size, mono_ns)
         except BaseException:
             flow.recover_after_interrupt()
@@ -412,10 +415,6 @@ class Session(Context):
     def fits(self, flow: SendFlow, size: int, mono_ns: int) -> bool:
         """Whether a payload of ``size`` octets may be sent now."""
         return self.send_flows.fits(flow, size, mono_ns)
-
-    def on_acks_reported(self, flow: str, count: int) -> None:
-        """The application has been called with so many acks of a flow."""
-        self.transmit_due |= self.sending[flow].on_acks_reported(count)
 
     def positions(self) -> list[tuple[str, int, int, list[tuple[int, int]]]]:
         """Of each flow, as far as known: name, the sender's epoch, its next number, what is missing before that."""

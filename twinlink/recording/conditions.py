@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 from .. import events
+from ..block_state import FLOW as BLOCK_STATE
+from ..block_state import desired_of
 from ..control import PrbBlock, PrbBlockResult
 from ..errors import ConfigurationError, MalformedPayload
 from ..protocol.frames import FLOW_NAME, HEADER_OCTETS, MalformedFrame
 from ..protocol.wire import messages_of
 from ..runtime.capture import MESSAGE_WORDS, EventItem, FrameItem, Item
-from ..signed_payload import HEAD_OCTETS, MAGIC
+from ..signed_payload import body_of
 from ..spelling import near
 
 INTERFERER, FLOW = "interferer", "flow:"
@@ -40,7 +42,7 @@ class Conditions:
     def __init__(self, on: Iterable[str]) -> None:
         self._events = {EVENTS[text]: text for text in on if text in EVENTS}
         self._topics = {b"traffic/" + text.removeprefix(FLOW).encode(): text for text in on if text.startswith(FLOW)}
-        self._blocks = {b"traffic/control": _asks, b"traffic/control-result": _installed} if INTERFERER in on else {}
+        self._blocks = _BLOCKS if INTERFERER in on else {}
 
     def met(self, item: Item) -> str | None:
         """The condition that it meets."""
@@ -56,12 +58,16 @@ class Conditions:
         return self._topics.get(item.topic)
 
 
+def _desires(payload: memoryview) -> bool:
+    """The same of a twin that asks in the state."""
+    return any(desired.block.prbs for desired in desired_of(payload))
+
+
 def _payloads(item: FrameItem) -> Iterator[memoryview]:
     """The payloads of a frame; of a signed one what was signed, which is not verified here."""
     try:
         for wire in messages_of(item.frame):
-            payload = memoryview(wire.frame)[HEADER_OCTETS:]
-            yield payload[HEAD_OCTETS:] if payload[: len(MAGIC)] == MAGIC else payload
+            yield memoryview(body_of(memoryview(wire.frame)[HEADER_OCTETS:]))
     except MalformedFrame:
         return
 
@@ -81,3 +87,10 @@ def _installed(payload: memoryview) -> bool:
     except MalformedPayload:
         return False
     return result.status == "installed" and bool(result.prbs)
+
+
+_BLOCKS = {
+    b"traffic/control": _asks,
+    f"traffic/{BLOCK_STATE}".encode(): _desires,
+    b"traffic/control-result": _installed,
+}

@@ -30,7 +30,11 @@ def check_timeout(timeout: object) -> None:
     -1 and the like, which mean no end elsewhere, are refused as whole numbers only: what is left until a time that has
     passed may be a little below 0.
     """
-    if timeout is None or (type(timeout) is float and not math.isnan(timeout)):
+    if (
+        timeout is None
+        or (type(timeout) is float and not math.isnan(timeout))
+        or (type(timeout) is int and timeout >= 0)
+    ):
         return
     if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout) or _is_below_0(timeout):
         raise ConfigurationError(f"timeout must be seconds from 0 up, or None to wait without end, not {timeout!r}")

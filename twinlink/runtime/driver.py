@@ -376,8 +376,8 @@ class SessionDriver:
     def on_acks_reported(self, flow: str, count: int) -> None:
         """`on_ack` has been called with so many acks of a flow."""
         with self.lock:
-            self.session.on_acks_reported(flow, count)
-        if self.session.transmit_due:
+            may_leave = self.session.sending[flow].on_acks_reported(count)
+        if may_leave:
             self._transmit()
 
     # What is asked of the flows

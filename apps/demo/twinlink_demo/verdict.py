@@ -67,6 +67,7 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
     blocking = np.array([time for each in loops if (time := each.time_to_block_ns) is not None], np.int64)
     to_block = freshness.spread(blocking)
     episodes = [each.as_dict() | {"open_because": open_loop.reason(evidence, each)} for each in loops]
+    ended = next(iter(evidence.named("replay", "summary")), {})
     found: dict[str, Any] = {
         **messages,
         "bit_identical": samples["bit_identical"],
@@ -89,7 +90,8 @@ def _transport(evidence: Evidence, fact: dict[str, Any], sent: Table) -> dict[st
         "pace": fact.get("pace", 1.0),
         "late_ns": late,
         "sync": _sync(evidence),
-        "fidelity": next((event.get("fidelity") for event in evidence.named("replay", "summary")), None),
+        "fidelity": ended.get("fidelity"),
+        "seen_to_on_air_ns": ended.get("seen_to_on_air_ns"),
         "episodes": episodes,
         "parts": {"exit_codes": fact["exit_codes"], "failure": fact["failure"], "interrupted": fact["interrupted"]},
     }
@@ -272,6 +274,8 @@ ROWS: tuple[tuple[str, Any], ...] = (
     ("loop not judged (machine busy)", lambda found: number(sum(map(requirements.is_unjudged, found["episodes"])))),
     ("interferer on to block (median)", lambda found: ms(found["interferer_on_to_block_ns"])),
     ("interferer on to block (worst)", lambda found: ms(part_of(found, "time_to_block_ns", "max"))),
+    ("decision seen to on air p50", lambda found: ms(part_of(found, "seen_to_on_air_ns", "p50"))),
+    ("decision seen to on air p99", lambda found: ms(part_of(found, "seen_to_on_air_ns", "p99"))),
     ("round-trip time p50", lambda found: ms(found["rtt_p50_ns"])),
     ("round-trip time p99", lambda found: ms(found["rtt_p99_ns"])),
     ("one-way delay p50", lambda found: ms(part_of(found, "one_way_ns", "p50"))),

@@ -4,9 +4,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from twinlink.block_state import FLOW as BLOCK_STATE
+from twinlink.block_state import desired_of
 from twinlink.control import PrbBlock, PrbBlockResult, decode_decision
 from twinlink.errors import MalformedPayload
-from twinlink.signed_payload import HEAD_OCTETS, MAGIC
+from twinlink.signed_payload import body_of
 
 from .source import MAX_NS, Message
 
@@ -73,12 +75,15 @@ class Decisions:
         """Take in a message; False where it is of another flow, or cannot be read."""
         try:
             if message.flow == CONTROL:
-                decision = decode_decision(_unsigned(message.payload))
+                decision = decode_decision(body_of(message.payload))
                 if isinstance(decision, PrbBlock):
-                    end_ns = message.log_ns + decision.validity_ms * 1_000_000
-                    self._asked = _Asked(frozenset(decision.prbs), end_ns)
+                    self._ask(decision, message.log_ns)
+            elif message.flow == BLOCK_STATE:
+                for _, block in desired_of(message.payload):
+                    self._ask(block, message.log_ns)
+                return False  # the message itself is exported as others are
             elif message.flow == CONTROL_RESULT:
-                result = PrbBlockResult.decode(_unsigned(message.payload))
+                result = PrbBlockResult.decode(body_of(message.payload))
                 if len(self._blocked) < MAX_LABELS or message.epoch in self._blocked:
                     self._blocked[message.epoch] = frozenset(result.prbs)
             elif message.flow == LABELS:
@@ -90,6 +95,9 @@ class Decisions:
         except MalformedPayload:
             return False
         return True
+
+    def _ask(self, block: PrbBlock, log_ns: int) -> None:
+        self._asked = _Asked(frozenset(block.prbs), log_ns + block.validity_ms * 1_000_000)
 
     def detected(self, log_ns: int) -> frozenset[int] | None:
         """The PRBs that the newest decision asks to block; None: none was made yet."""
@@ -109,7 +117,3 @@ class Decisions:
         if any(label.last_ns < observed_ns for label in labels):
             labels[:] = [label for label in labels if label.last_ns >= observed_ns]
         return [label for label in labels if label.first_ns <= observed_ns]
-
-
-def _unsigned(payload: bytes | memoryview) -> bytes | memoryview:
-    return payload[HEAD_OCTETS:] if bytes(payload[: len(MAGIC)]) == MAGIC else payload

@@ -20,13 +20,12 @@ from contextlib import suppress
 from typing import Any
 
 import twinlink
+from twinlink.block_state import FLOW, INSTALLED, ON_AIR, STATE
 from twinlink.signed_payload import MAX_SIGNED_OCTETS, body_of
 
 from .block import Blocks
 from .decision_guard import identifier
 
-STATE, INSTALLED, ON_AIR = "prb-block", "installed", "on-air"
-FLOW = f"state.{STATE}"
 EXPIRES_S, RENEW_NS = 5.0, 1_500_000_000
 
 

@@ -18,6 +18,7 @@ import twinlink
 from twinlink import digest
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.control import PrbBlockResult, Status
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State as SyncState
@@ -26,7 +27,6 @@ from . import report
 from .agent_limits import limits_of
 from .authentication import Authentication
 from .block import Cause, Control, Instant, NotCleared, Outcome, Todo
-from .block_state import FLOW as BLOCK_STATE
 from .block_state import BlockState
 from .controls import Controls
 from .counters import Counters

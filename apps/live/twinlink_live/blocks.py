@@ -1,11 +1,14 @@
-"""PRB blocks as the link tells of them: what the twin asks on ``control``, what the gNB answers on ``control-result``.
+"""PRB blocks as the link tells of them: what the twin asks, and what the gNB answers.
+
+A twin asks on flow ``control``, as desired value of the state ``prb-block``, or on both; answers come on
+``control-result``.
 
 What the twin itself tells of a block, in column ``story`` of the state ``prb-block``, are its stages
 (`twinlink.story`); without that, those are known that the answers tell.
 
 | state    | since                                                                                              |
 |----------|----------------------------------------------------------------------------------------------------|
-| asked    | the twin's message                                                                                 |
+| asked    | the twin's message, on the flow or of the state                                                    |
 | installed| the exporter's answer: the RAN has it                                                              |
 | on air   | the first record that was observed after that; E3 itself does not tell when a block is on air      |
 | cleared  | the exporter's answer: it ended, was replaced, or was withdrawn                                    |
@@ -18,13 +21,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from twinlink import story
-from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
+from twinlink.block_state import desired_of, stories_of
+from twinlink.control import UNREAD, PrbBlock, PrbBlockResult, unread_id
 from twinlink.errors import MalformedPayload
 from twinlink.prbs import format_prbs
-from twinlink.signed_payload import HEAD_OCTETS, MAGIC
-from twinlink.state.record import decode
-from twinlink.story import Story
+from twinlink.signed_payload import body_of
+from twinlink.story import Name, Stage, Story
 
 MAX_BLOCKS = 64  # that are shown
 STEP_MS = 50  # of a waterfall
@@ -68,9 +70,11 @@ class Blocks:
     def asked(self, payload: bytes | memoryview, by: str, step: int, unread_id: str = "") -> None:
         """A message of flow ``control``; ``unread_id``: of the answer, if the exporter does not read it."""
         try:
-            asked = PrbBlock.decode(_body(payload))
+            self._asked(PrbBlock.decode(body_of(payload)), by, step, unread_id)
         except MalformedPayload:
             return  # a policy, or what the exporter refuses
+
+    def _asked(self, asked: PrbBlock, by: str, step: int, unread_id: str) -> None:
         if not asked.prbs:
             return  # it ends the block that stands, which the answer says
         before = self._blocks.get(asked.id)
@@ -88,7 +92,7 @@ class Blocks:
     def answered(self, payload: bytes | memoryview, step: int) -> None:
         """A message of flow ``control-result``."""
         try:
-            result = PrbBlockResult.decode(_body(payload))
+            result = PrbBlockResult.decode(body_of(payload))
         except MalformedPayload:
             return
         block = self._blocks.get(result.id)
@@ -107,16 +111,15 @@ class Blocks:
             return  # renewed
         block.reason = result.reason or block.reason
 
-    def told(self, payload: bytes | memoryview) -> None:
-        """A message of the state ``prb-block``."""
-        try:
-            values = [record.payload for record in decode(payload) if record.slot.column == story.COLUMN]
-            told = [one for value in values if value is not None for one in story.decode(value)]
-        except MalformedPayload:
-            return
-        for one in told:
-            if (block := self._blocks.get(one.id)) is not None and block.prbs == one.prbs:
-                block.story = one
+    def told(self, payload: bytes | memoryview, step: int) -> None:
+        """A message of the state ``prb-block``: what is desired, and the stories of decisions."""
+        for record, block in desired_of(payload):
+            stamp = record.stamp
+            self._asked(block, stamp.author, step, unread_id(stamp.session, stamp.version))
+        for story in stories_of(payload):
+            known = self._blocks.get(story.id)
+            if known is not None and known.prbs == story.prbs:
+                known.story = story
 
     def observed(self, observed_ns: int, step: int, looked_on_step: int = 0) -> None:
         """A record has come, which the gNB observed at this time on the exporter's clock.
@@ -157,7 +160,7 @@ def _described(identifier: str, block: Block) -> dict[str, Any]:
     }
 
 
-def _stage(of: Story, name: story.Name, stage: story.Stage | None) -> dict[str, Any]:
+def _stage(of: Story, name: Name, stage: Stage | None) -> dict[str, Any]:
     """A stage with its time since the block was seen, or else sent, or installed."""
     first = next((first for first in ("seen", "sent", "installed") if first in of.stages), None)
     took = of.since(name, first) if first is not None else None
@@ -185,8 +188,3 @@ def ranges(prbs: Iterable[int]) -> list[list[int]]:
         else:
             runs.append([prb, prb])
     return runs
-
-
-def _body(payload: bytes | memoryview) -> bytes | memoryview:
-    """Without the head of a signature."""
-    return payload[HEAD_OCTETS:] if bytes(payload[:2]) == MAGIC else payload

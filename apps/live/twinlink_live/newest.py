@@ -8,6 +8,7 @@ from collections import deque
 from typing import NamedTuple
 
 from twinlink import Message
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.events import Event
 from twinlink.protocol.frames import (
     BUNDLE_WORD,
@@ -25,8 +26,7 @@ KEPT = 16  # frames of a topic, between two looks
 MAX_TOPICS = 256  # of which frames are kept
 LOOK_OCTETS = 16 * 1024 * 1024  # kept between two looks, and one frame
 MAX_EVENTS = 256
-STATE_OF_BLOCKS = "state.prb-block"
-ALWAYS = frozenset(("control", "control-result", STATE_OF_BLOCKS))  # decisions are kept without a browser, too
+ALWAYS = frozenset(("control", "control-result", BLOCK_STATE))  # decisions are kept without a browser, too
 _TRAFFIC = b"traffic/"
 _ALWAYS_TOPICS = frozenset(f"traffic/{flow}".encode() for flow in ALWAYS)
 _MESSAGES = frozenset(word.to_bytes(4) for word in (DATA_WORD, RETRANSMIT_WORD, BUNDLE_WORD, RUN_WORD))

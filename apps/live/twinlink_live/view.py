@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import twinlink
 from twinlink.appkit import linking
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format
 from twinlink.control import unread_id
 from twinlink.errors import LinkClosed, MalformedPayload, TransportError, TwinlinkError
@@ -18,7 +19,7 @@ from twinlink.process.guarded_thread import GuardedThread
 from twinlink.protocol.wire import SENT
 
 from .blocks import STEP_MS, Blocks, ranges
-from .newest import STATE_OF_BLOCKS, Newest, Seen
+from .newest import Newest, Seen
 from .strips import Strip, is_numbers
 from .waterfall import Record, Waterfall, is_spectrum
 
@@ -177,9 +178,9 @@ class View:
             elif flow == _RESULTS:
                 for message in some:
                     self._blocks.answered(message.payload, self._step)
-            elif flow == STATE_OF_BLOCKS:
+            elif flow == BLOCK_STATE:
                 for message in some:
-                    self._blocks.told(message.payload)
+                    self._blocks.told(message.payload, self._step)
             elif is_spectrum(flow, newest.payload):
                 self._take_records(key, some, left_out)
             elif is_numbers(newest.payload):

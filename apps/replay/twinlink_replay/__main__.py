@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from twinlink.appkit import convert, linking, options, outputs, recorded_link, s
 from twinlink.appkit.console import DONE, NOT_MET, ending_signals, guarded, log
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.cli import all_keys
 from twinlink.digest import FLOW as DIGEST
 from twinlink.digest import REQUEST_FLOW
@@ -26,7 +27,6 @@ from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
 
 from . import companion, grc
-from .twin.decision_path import FLOW as BLOCK_STATE
 from .twin.decision_path import DecisionPath
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _main(argv: Sequence[str]) -> int:
     for number in ending_signals():
         signal.signal(number, lambda *_: stop.set())
     with Journal(PROGRAM, given.log) as journal:
-        return _run(given, stop, journal)
+        return run(given, stop, journal)
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
@@ -99,7 +99,16 @@ def _check_outputs(given: argparse.Namespace) -> None:
     recorded_link.check(given)
 
 
-def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> int:
+def run(
+    given: argparse.Namespace,
+    stop: threading.Event,
+    journal: Journal,
+    prepare: "Callable[[Twin], object]" = lambda twin: None,
+) -> int:
+    """Be a twin until there is a reason to end, and return the exit code; ``prepare`` gets the twin before its link.
+
+    Raises TwinlinkError, OSError.
+    """
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
@@ -135,6 +144,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             authentication=Authentication(identity, link.epoch),
         )
         twin = Twin(journal, decisions, recording, given.count, fidelity)
+        prepare(twin)
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
         link.events(handler=twin.link_event)
@@ -159,6 +169,7 @@ def _run(given: argparse.Namespace, stop: threading.Event, journal: Journal) -> 
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
+    decisions.finish()
     counted["waiting"] += twin.left_out
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
@@ -210,6 +221,7 @@ def _summarise(journal: Journal, twin: "Twin", why: str, freshness: dict[str, ob
         refused_results=decisions.refused_results,
         taken_back=decisions.stories.taken_back,
         decisions=decisions.stories.ended,
+        seen_to_on_air_ns=decisions.stories.seen_to_on_air_ns,
         out_of_sync=twin.out_of_sync,
         sensing=twin.free_ranges.slots,
         sensing_missing=twin.free_ranges.missing,

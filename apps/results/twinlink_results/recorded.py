@@ -14,6 +14,7 @@ import numpy as np
 
 from twinlink.appkit import records
 from twinlink.appkit.records import Table
+from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.protocol.frames import (
     HEADER,
     HEADER_OCTETS,
@@ -26,6 +27,7 @@ from twinlink.protocol.frames import (
 from twinlink.recording.reader import Recorded, RecordingFile
 from twinlink.recording.verify import Report, read
 
+from .recorded_decisions import RecordedDecisions
 from .recorded_fidelity import FLOWS, RecordedFidelity
 
 SENT, RECEIVED = "sent", "received"
@@ -96,6 +98,7 @@ class Recordings:
         manifests: of each file; of one that was cut what is known.
         reports: of each file, as `twinlink verify` makes them.
         fidelity: of the twin's picture, where it recorded its side.
+        decisions: of the twins.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -104,6 +107,7 @@ class Recordings:
         self.manifests: list[dict[str, Any]] = []
         self.reports: list[Report] = []
         self.fidelity = RecordedFidelity()
+        self.decisions = RecordedDecisions()
         for path in paths:
             report = Report(str(path))
             with closing(RecordingFile(path)) as file:
@@ -133,6 +137,8 @@ class Recordings:
         word, _, epoch, sequence, sent_ns = HEADER.unpack_from(recorded.data)
         if kind == "traffic" and word & 0xFF in (Kind.DATA, Kind.RETRANSMIT):
             octets, stream = len(recorded.data) - HEADER_OCTETS, self._stream(flow, epoch)
+            if flow == BLOCK_STATE:
+                self.decisions.take(bytes(recorded.data[HEADER_OCTETS:]))
             if metadata["direction"] == SENT:
                 stream.sent[sequence] = octets, sent_ns
             else:

@@ -106,6 +106,7 @@ def _content(
         "idle_rtt_ns": {},
         "mgen": None,
         **({"fidelity": fidelity} if fidelity else {}),
+        **({"decisions": decisions} if (decisions := found.decisions.as_list()) else {}),
     }
 
 

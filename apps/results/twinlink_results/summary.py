@@ -1,9 +1,12 @@
 """Summary of a run in sentences: the top of the page, and the output of the command."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from twinlink.appkit import formatting
+from twinlink.protocol.rtt import percentiles
+from twinlink.story import NAMES, Story
 
 from . import labels, load, reference_results
 from .metrics import ONE_CLOCK
@@ -22,6 +25,7 @@ def statements(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("Load", load.warning(results.get("load") or ())),
         ("Rounds", _few_rounds(cells)),
         ("Fidelity", _fidelity(results.get("fidelity") or ())),
+        ("Decisions", _decisions(results.get("decisions") or ())),
     ]
     if cells:
         paired = [each for each in results["comparisons"]["paired"] if each["mode"] == "closed"]
@@ -52,6 +56,20 @@ def _fidelity(sessions: Iterable[dict[str, Any]]) -> str:
             f"{least['score']:.3f} at least (by {min(parts, key=lambda name: parts[name])}); KPMs are not known"
         )
     return "; ".join(told)
+
+
+def _decisions(told: Iterable[dict[str, Any]]) -> str:
+    """How many decisions were recorded, how they ended, and how long they took."""
+    stories = [Story.of(one) for one in told]
+    if not stories:
+        return ""
+    ends = Counter(next((end for end in reversed(NAMES) if end in story.stages), "seen") for story in stories)
+    back = sum("taken back" in story.stages for story in stories)
+    said = f"{len(stories)} PRB blocks: " + ", ".join(f"{count} {end}" for end, count in ends.most_common())
+    took = [since[0] for story in stories if (since := story.since("on air"))]
+    if took and (spread := percentiles(took)):
+        said += f"; from seen to on air {spread['p50'] / 1e6:.1f} ms (median), {spread['p99'] / 1e6:.1f} ms (p99)"
+    return f"{said}; the twin took {back} back"
 
 
 def text(results: dict[str, Any]) -> str:

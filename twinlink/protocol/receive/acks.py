@@ -29,6 +29,7 @@ class AckQueue:
     Attributes:
         sent: how many frames.
         due: acks that are to be sent: stream, records (or sequences in a row), T2 of the latter.
+        batch_for: whose messages a batch is of that has begun; None: none has.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -36,19 +37,19 @@ class AckQueue:
         self.due: deque[tuple[PeerStream, Sequence[Record] | range, int]] = deque()
         self._epoch = epoch
         self._batch: list[Record] = []
-        self._batch_for: PeerStream | None = None
+        self.batch_for: PeerStream | None = None
 
     def add(self, stream: PeerStream, record: Record, batched: bool) -> None:
         """Acknowledge one message: sequence, T1, T2; ``batched``: with others, when they are `MAX_BATCH`, or at
         `flush`."""
         if not batched:
-            if self._batch_for is not None:  # it is older
+            if self.batch_for is not None:  # it is older
                 self.flush()
             self.due.append((stream, (record,), 0))
             return
-        if self._batch_for is not stream:
+        if self.batch_for is not stream:
             self.flush()
-            self._batch_for = stream
+            self.batch_for = stream
         self._batch.append(record)
         if len(self._batch) >= MAX_BATCH:
             self.flush()
@@ -65,8 +66,8 @@ class AckQueue:
 
     def flush(self) -> None:
         """Make the batch due."""
-        if self._batch_for is not None:
-            stream, records, self._batch, self._batch_for = self._batch_for, self._batch, [], None
+        if self.batch_for is not None:
+            stream, records, self._batch, self.batch_for = self.batch_for, self._batch, [], None
             self.due.append((stream, records, 0))
 
     def frames(self, now_ns: int) -> list[tuple[bytes, bytes]]:

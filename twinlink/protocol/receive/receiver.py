@@ -129,8 +129,11 @@ class MessageReceiver:
                 stream.consumed = sequence + 1
             deliveries.append((handler, (message,), receive_flow.flow, MESSAGES))
         # What has a handler is acknowledged at once: the handler may take its time.
-        record = (sequence, sent_ns, self._context.now_ns)
-        self.acks.add(stream, record, in_bulk and handler is None)
+        record, acks = (sequence, sent_ns, self._context.now_ns), self.acks
+        if (in_bulk and handler is None) or acks.batch_for is not None:
+            acks.add(stream, record, in_bulk and handler is None)
+        else:
+            acks.due.append((stream, (record,), 0))  # as `AckQueue.add`
 
     def on_bundle(self, topic: bytes, frame: Frame, epoch: int, in_bulk: bool) -> None:
         """Take in a bundle: runs of messages whose numbers are in a row."""

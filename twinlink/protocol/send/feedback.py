@@ -14,6 +14,7 @@ from ..frames import (
 from ..peers import PeerManager
 from .flow import SendFlow
 from .flows import SendFlows
+from .single import on_single_ack
 
 ACK_ONE_OCTETS = ACK_ONE.size
 # Where one message after the other is lost, an event for each would push out all others.
@@ -42,12 +43,13 @@ class FeedbackDispatcher:
         context = self._context
         t4_ns, mono_ns = context.now_ns, context.mono_ns
         records: Records
-        t2_ns = 0
+        single, t2_ns = None, 0
         if is_range:
             acked_epoch, consumed, records, t2_ns = parse_ack_range(frame)
         elif len(frame) == ACK_ONE_OCTETS:
             _, _, _, _, _, acked_epoch, consumed, sequence, t1_ns, at_ns = _unpack_ack_one(frame)
-            records = ((sequence, t1_ns, at_ns),)
+            single = sequence, t1_ns, at_ns
+            records = (single,)
         else:
             acked_epoch, consumed, records = parse_ack(frame)
         if acked_epoch != self._epoch:
@@ -58,13 +60,16 @@ class FeedbackDispatcher:
         flow = self._by_topic.get(topic)
         if flow is None:
             raise MalformedFrame("topic")
-        handler = flow.ack_handler
+        handler, acks = flow.ack_handler, None
         try:
-            if isinstance(records, range):
-                acks = flow.on_ack_range(epoch, records, t2_ns, t3_ns, t4_ns, mono_ns, handler is not None)
-            else:
-                acks = flow.on_ack(epoch, records, t3_ns, t4_ns, mono_ns)
-            flow.on_consumed(epoch, consumed)
+            if single is not None:
+                acks = on_single_ack(flow, epoch, consumed, single, t3_ns, t4_ns, mono_ns)
+            if acks is None:
+                if isinstance(records, range):
+                    acks = flow.on_ack_range(epoch, records, t2_ns, t3_ns, t4_ns, mono_ns, handler is not None)
+                else:
+                    acks = flow.on_ack(epoch, records, t3_ns, t4_ns, mono_ns)
+                flow.on_consumed(epoch, consumed)
         except BaseException:
             flow.recover_after_interrupt()
             raise

@@ -395,7 +395,8 @@ class SendFlow(SendRecord):
         """The application has been called with so many acks; whether what waits may leave now, and could not before."""
         flow_control = self.flow_control
         before = flow_control.unreported_acks
-        flow_control.unreported_acks = left = max(0, before - count)
+        left = before - count if before > count else 0
+        flow_control.unreported_acks = left
         return left < MAX_UNREPORTED_ACKS <= before and self.queue.has_pending
 
     # Peers

@@ -128,7 +128,8 @@ class SendRecord:
     @property
     def is_clear(self) -> bool:
         """Whether no message is missing, nor lost without a flush having named it."""
-        return not self.unacked and not self.unconfirmed.open and not self.losses.unflushed
+        unacked = self.unacked
+        return not (unacked.singles or unacked.runs or self.losses.unflushed or self.unconfirmed.open)
 
     @property
     def fullness(self) -> tuple[int, int, bool]:
@@ -164,11 +165,12 @@ class SendRecord:
 
     def is_resolved_below(self, end: int) -> bool:
         """Whether the fate of every sequence below ``end`` is known."""
-        if not self.unacked and not self.unconfirmed.open:
+        unacked = self.unacked
+        if not unacked.singles and not unacked.runs and not self.unconfirmed.open:
             return True
         if self.queue.next_sequence == end:  # nothing has been sent since
             return False
-        oldest = self.unacked.oldest()
+        oldest = unacked.oldest()
         unconfirmed = self.unconfirmed.all().first_range() if self.unconfirmed.open else None
         return (oldest is None or oldest >= end) and (unconfirmed is None or unconfirmed[0] >= end)
 

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from twinlink_ran_emulator.scheduler import MEAN_GRANT_RECORDS, MEAN_SILENCE_RECORDS, MIN_GRANT_RECORDS
 
-from .heard import Heard, Rows
+from .heard import STEPS, Heard, Rows
 
-MIN_STEPS = 50  # half a second; with less there is no model
+MIN_STEPS = 20  # with less there is no model
+PRIOR_STEPS = 50  # as which the usual load counts
 PRIOR_ENDS = 40  # ended PRBs of grants, about two grants, as which the emulator's mean length counts
 LAG = 8  # steps within which an interferer may still have been taken for a UE
 FLICKER = 3  # steps in which a transmission that goes on may not be found
@@ -96,17 +97,18 @@ def usual(n_prbs: int) -> Cell:
     return Cell(n_prbs, nothing, nothing.astype(np.int64), USUAL_LOAD, _usual_dwell(USUAL_LOAD), (), (), None)
 
 
-def fit(heard: Heard) -> Cell | None:
-    """The model of what was heard; None if that is shorter than `MIN_STEPS`."""
+def fit(heard: Heard, steps: int = STEPS) -> Cell | None:
+    """The model of what was heard in the last steps; None if that is shorter than `MIN_STEPS`."""
     if heard.steps < MIN_STEPS:
         return None
-    occupied, interfered, blocked = heard.rows
+    occupied, interfered, blocked = (rows[-steps:] for rows in heard.rows)
     hidden = interfered | blocked
     ue = occupied & ~hidden
     ue[1:-1] |= ue[:-2] & ue[2:] & ~hidden[1:-1]
     seen = hidden.size - np.count_nonzero(hidden)
     all_used = np.count_nonzero(ue)
-    load = min(all_used / seen, LOADS[-1]) if seen else USUAL_LOAD
+    prior = PRIOR_STEPS * heard.n_prbs
+    load = min((all_used + prior * USUAL_LOAD) / (seen + prior), LOADS[-1])
     ends = np.count_nonzero(ue[:-1] & ~ue[1:] & ~hidden[1:])
     dwell = (all_used + PRIOR_ENDS * _usual_dwell(load)) / (ends + PRIOR_ENDS)
     used = _used(ue, hidden, load, _memory(dwell, load))

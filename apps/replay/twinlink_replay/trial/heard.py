@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 STEP_MS = 10  # a gNB delivers a symbol a frame; of faster records, one a step is kept
 STEP_NS = STEP_MS * 1_000_000
 STEPS = 3000  # remembered: half a minute, after which the load is known to a few hundredths
-MAX_GAP = 10  # steps without a record that are taken to be as the last one; after more, hearing begins anew
+MAX_GAP = 50  # steps without a record that are taken to be as the last one; later the twin is stale, and hears anew
 
 Rows = NDArray[np.bool_]
 

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import twinlink
+from twinlink.block_state import INSTALLED, STATE
 from twinlink.stats import ClockOffset
 from twinlink.story import COLUMN as STORY
 
-STATE, INSTALLED, ON_AIR = "prb-block", "installed", "on-air"
 STORY_S = 60.0  # a story stands for so long after its last change
-FLOW = f"state.{STATE}"
 
 
 class DecisionPath:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import twinlink
 from twinlink.appkit.journal import Journal
-from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import Refusal
 from twinlink.story import TAKEN_BACK
@@ -74,6 +74,7 @@ class Decisions:
         self._settings = validity_ms, protected, control
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
         self._last_proposed: tuple[str, tuple[int, ...]] | None = None
+        self._last_refused: tuple[int, ...] | None = None  # since a list left
         self._last_result: tuple[str, str, tuple[int, ...]] | None = None
         self._source = SourceSelection()
         self._controller: Controller | None = None
@@ -106,6 +107,7 @@ class Decisions:
         ue: NDArray[np.bool_],
         record: Record,
         changed: Callable[[Change], object],
+        waits: bool = False,
     ) -> None:
         """Take in the answer about a record.
 
@@ -113,6 +115,7 @@ class Decisions:
             interfered, ue: whether an interferer, and whether a UE is on a PRB; of shape ``(n_prbs,)``.
             record: that was analysed.
             changed: is called with each change of the PRBs with interference.
+            waits: as of `Controller.observe`.
         """
         assert self._controller
         holds = self._fidelity.low  # before the time is taken: a decision is not older than that it may leave
@@ -124,7 +127,9 @@ class Decisions:
                 old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
                 in_sync = self._sync.state is State.IN_SYNC and not old
             self._supervise(holds, now_ns, monotonic_ns, ue, record.observed_ns)
-            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns):
+            for item in self._controller.observe(
+                interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns, waits
+            ):
                 if isinstance(item, Change):
                     changed(item)
                 elif isinstance(item, Held):
@@ -133,6 +138,7 @@ class Decisions:
                     self._propose(block, self._controller.seen_ns)
                 else:
                     self._controller.refused(monotonic_ns)
+                    self._refuse(item, self._controller.seen_ns)
 
     def look(self) -> None:
         """Take back a block that must not stand by now; call it several times a second, and when a digest has come."""
@@ -159,8 +165,8 @@ class Decisions:
             if self._recorded_time:
                 return  # it answers the twin that was recorded
             with self._lock:
-                self._controller.result(result)
-                self.stories.answered(result)
+                rejects = self._controller.result(result)
+                self.stories.answered(result, of_newest=rejects and result.id.startswith(UNREAD))
                 self.trials.on_air(result.prbs)
             if not self._reported_another_twin and self._controller.shows_another_twin(result):
                 self._reported_another_twin = True
@@ -185,6 +191,19 @@ class Decisions:
         with self._lock:
             if self._recorded_time is None:
                 self._withdraw(time.time_ns(), time.monotonic_ns())
+
+    def take_back(self, why: str) -> None:
+        """Take the block back, and forget the answers that led to it: what gave them was wrong."""
+        with self._lock:
+            if self._recorded_time is None:
+                self._withdraw(time.time_ns(), time.monotonic_ns(), f"{TAKEN_BACK}{why}")
+            if self._controller:
+                self._controller.forget()
+
+    def finish(self) -> None:
+        """No more is decided: say what is known of the decisions that have not ended."""
+        with self._lock:
+            self.stories.finish()
 
     # The caller holds the lock
 
@@ -230,7 +249,10 @@ class Decisions:
         epoch = self._source.epoch
         node = self._source.node(epoch)
         story = self.stories.of(block.id)
-        if block.prbs and story is None:
+        # One that was rejected is repeated with its id, and one that is renewed may leave in another part.
+        is_new = bool(block.prbs) and (story is None or story.ended or story.prbs != block.prbs)
+        self._last_refused = None
+        if is_new:
             story = self.stories.begin(block, node, epoch or 0, seen_ns, self.trials.last)
         try:
             signed = self._authentication.sign(block.encode(), node, epoch)
@@ -245,11 +267,18 @@ class Decisions:
         if story is not None:
             story.note("signed", signed_ns, "twin", "" if signed_ns else "no identity")
             self.stories.sent(story, sent_ns, mono_ns, block.validity_ms)
-            if self._supervision and not renews:
+            if self._supervision and is_new:
                 self._supervision.begin(story, mono_ns)
         else:
             self._ends(block, sent_ns)
         self._report_proposed(block, renews)
+
+    def _refuse(self, block: PrbBlock, seen_ns: int) -> None:
+        """The twin's model refuses a list; of those that it refuses in a row, the first one has a story."""
+        last, self._last_refused = self._last_refused, block.prbs
+        if last != block.prbs and self.stories.of(block.id) is None and self.trials.last is not None:
+            story = self.stories.begin(block, self._source.node(self._source.epoch), 0, seen_ns, self.trials.last)
+            self.stories.refused(story)
 
     def _ends(self, block: PrbBlock, sent_ns: int) -> None:
         """An empty list was sent: it ends the block that stands."""

@@ -5,18 +5,20 @@ An exporter tells by results on flow ``control-result``, and in the columns ``in
 the newest ones stands in column ``story`` of that state, for all that look at the link.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
 from twinlink.appkit.journal import Journal
+from twinlink.block_state import INSTALLED, ON_AIR
 from twinlink.control import PrbBlock, PrbBlockResult
+from twinlink.protocol.rtt import percentiles
 from twinlink.stats import ClockOffset
 from twinlink.story import Clock, Name, Story, Tried, encode
 
-from .decision_path import INSTALLED, ON_AIR
-
 KEPT = 16  # stories: results of those before are no news
+MAX_TOOK = 4096
+OPEN = "open"  # beside the ends: what has not ended, as far as this twin knows
 PATIENCE_NS = 1_000_000_000  # for the answer that ends a block whose validity has ended
 
 
@@ -30,8 +32,9 @@ class Stories:
         twin: name of this node.
 
     Attributes:
-        ended: number of stories that ended, by their end.
+        ended: number of stories that were said, by their end or `OPEN`.
         taken_back: number of blocks that the twin has taken back.
+        took_ns: times from seen to on air, of the newest `MAX_TOOK`.
     """
 
     def __init__(
@@ -43,17 +46,22 @@ class Stories:
     ) -> None:
         self.ended: dict[str, int] = {}
         self.taken_back = 0
+        self.took_ns: deque[int] = deque(maxlen=MAX_TOOK)
         self._journal, self._tell, self._clock, self._twin = journal, tell, clock, twin
         self._stories: OrderedDict[str, Story] = OrderedDict()
         self._last_heard_ns: dict[str, int] = {}  # monotonic time at which a block ends unless it is renewed
         self._epoch = 0
+        self._on_air: deque[str] = deque(maxlen=KEPT)  # whose time is in `took_ns`
 
     def begin(
         self, block: PrbBlock, exporter: str, epoch: int, seen_ns: int | None, tried: Tried | None = None
     ) -> Story:
         """A list that blocks PRBs is decided on; ``seen_ns`` as in `Story`."""
+        before = self._stories.get(block.id)
+        if before is not None and not before.ended:
+            self.note(before, "replaced", None, "twin", "by another part of the list")
         story = Story(block.id, block.prbs, self._twin, exporter)
-        self._epoch = epoch
+        self._epoch = epoch or self._epoch
         if seen_ns is not None:
             story.note("seen", seen_ns, "exporter", block.reason)
         if tried is None:
@@ -61,9 +69,10 @@ class Stories:
         else:
             story.note("tried", tried.tried_ns, "twin", ": ".join(filter(None, tried[1:])))
         self._stories[block.id] = story
+        self._stories.move_to_end(block.id)
         while len(self._stories) > KEPT:
             _, oldest = self._stories.popitem(last=False)
-            self._last_heard_ns.pop(oldest.id, None)
+            self._say(oldest)
         return story
 
     def note(self, story: Story, name: Name, time_ns: int | None, clock: Clock, note: str = "") -> None:
@@ -71,10 +80,21 @@ class Stories:
         if story.note(name, time_ns, clock, note):
             self._changed(story)
 
+    @property
+    def seen_to_on_air_ns(self) -> dict[str, int] | None:
+        """The spread of `took_ns`; None without any."""
+        return percentiles(list(self.took_ns)) if self.took_ns else None
+
     def sent(self, story: Story, time_ns: int, mono_ns: int, validity_ms: int) -> None:
         """It was sent, for the first time or again."""
         self._last_heard_ns[story.id] = mono_ns + validity_ms * 1_000_000 + PATIENCE_NS
         self.note(story, "sent", time_ns, "twin")
+
+    def refused(self, story: Story) -> None:
+        """The twin's model refused it: it does not leave."""
+        self._last_heard_ns[story.id] = 0
+        tried = story.stages["tried"]
+        self.note(story, "refused", tried.time_ns, "twin")
 
     def of(self, id: str) -> Story | None:
         """The story of a decision, unless it is too old."""
@@ -82,12 +102,12 @@ class Stories:
 
     @property
     def newest(self) -> Story | None:
-        """The story of the last block."""
-        return next(reversed(self._stories.values()), None)
+        """The story of the last block that was sent."""
+        return next((one for one in reversed(self._stories.values()) if "sent" in one.stages), None)
 
-    def answered(self, result: PrbBlockResult) -> None:
-        """A result came from the exporter."""
-        story = self._stories.get(result.id)
+    def answered(self, result: PrbBlockResult, of_newest: bool = False) -> None:
+        """A result came from the exporter; ``of_newest``: it does not name the decision, which is the newest."""
+        story = self.newest if of_newest else self._stories.get(result.id)
         if story is not None and story.answered(result):
             self._changed(story)
 
@@ -107,11 +127,24 @@ class Stories:
             if mono_ns > until_ns:
                 self.note(self._stories[id], "no answer", now_ns, "twin")
 
+    def finish(self) -> None:
+        """Say what is known of those that have not ended."""
+        for story in self._stories.values():
+            self._say(story)
+
+    def _say(self, story: Story) -> None:
+        """Log it, once: when it has ended, or no more of it will be known."""
+        if self._last_heard_ns.pop(story.id, None) is None:
+            return
+        end = next(reversed(story.stages)) if story.ended else OPEN
+        self.ended[end] = self.ended.get(end, 0) + 1
+        self._journal.event("decision", f"decision {story.line()}", **story.as_dict())
+
     def _changed(self, story: Story) -> None:
-        story.offset = self._clock(self._epoch) or story.offset
+        story.offset = (self._clock(self._epoch) if self._epoch else None) or story.offset
+        if story.id not in self._on_air and (took := story.since("on air")) is not None:
+            self._on_air.append(story.id)
+            self.took_ns.append(took[0])
         if story.ended:
-            end = next(reversed(story.stages))
-            self.ended[end] = self.ended.get(end, 0) + 1
-            self._last_heard_ns.pop(story.id, None)
-            self._journal.event("decision", f"decision {story.line()}", **story.as_dict())
+            self._say(story)
         self._tell(encode(list(self._stories.values())), story.exporter)

@@ -66,7 +66,7 @@ class Supervision:
     def look(self, mono_ns: int) -> str | None:
         """Why the block is to be taken back by rule 1; None if it is not."""
         story = self.story
-        if story is None or mono_ns - self._sent_mono_ns < ANSWER_NS:
+        if story is None or story.ended or mono_ns - self._sent_mono_ns < ANSWER_NS:
             return None
         if "installed" not in story.stages:
             return f"it was not installed {ANSWER_NS / 1e9:g} s after it was sent"
@@ -86,7 +86,7 @@ class Supervision:
             self._share += (ue - self._share) / BEFORE_RECORDS
             return None
         since = story.stages.get("on air") or story.stages.get("installed")
-        if since is None or since.time_ns is None or observed_ns <= since.time_ns:
+        if story.ended or since is None or since.time_ns is None or observed_ns <= since.time_ns:
             return None
         self._records += 1
         return self._lacks_effect(ue, observed_ns, since.time_ns) or self._harms(ue, observed_ns, since.time_ns)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -63,6 +63,7 @@ class Twin:
         free_ranges: what the gNB's MAC left free, if the exporter sends it.
         done: set when ``count`` is reached.
         watcher: is shown what is made of records; None: there is none.
+        make_detector: makes the detector of records with so many PRBs; another one may take its place before the first.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Twin:
         self.last_ns: int | None = None
         self.done = threading.Event()
         self.watcher: Watcher | None = None
+        self.make_detector: Callable[[int], Detector] = Detector
         self.decisions, self.fidelity = decisions, fidelity
         self._journal, self._recording = journal, recording
         self._count = count
@@ -138,8 +140,7 @@ class Twin:
         if self.watcher:
             self.watcher.on_analysed(ours, answer.occupied, interfered)
         self.decisions.trials.add(ours, answer.occupied | interfered, interfered)
-        for k in range(len(ours)):
-            self._decide(self.records + k, interfered[k], ue[k], ours[k])
+        self._decide(ours, interfered, ue)
         if self._recording:
             self._recording.add(ours, features.power, interfered, analysed_ns, free)
             self._recording.add_smoothed(smoothed)
@@ -166,8 +167,7 @@ class Twin:
         if self.watcher:
             self.watcher.on_analysed(records, loud, interfered)
         self.decisions.trials.add(records, loud, interfered)
-        for k, record in enumerate(records):
-            self._decide(self.records + k, interfered[k], ue[k], record)
+        self._decide(records, interfered, ue)
         if self._recording:
             self._recording.add(records, power, interfered, analysed_ns, free)
             self._recording.add_smoothed([Smoothed(self.records, interfered, loud)])
@@ -203,7 +203,7 @@ class Twin:
         if self._recording and self._detector:
             self._recording.add_smoothed(self._detector.finish())
         # With settle=False, decisions could differ between runs with and without a recording: see `Detector`.
-        self._detector, self._floor = Detector(n_prbs), NoiseFloor(n_prbs)
+        self._detector, self._floor = self.make_detector(n_prbs), NoiseFloor(n_prbs)
 
     def _begin_detector_anew(self) -> None:
         """Levels were wrong until now: the noise floor, which rises slowly, and all that was found with it is wrong."""
@@ -246,8 +246,11 @@ class Twin:
             )
         self._journal.event("foreign", text, node=node or None, epoch=record.epoch, **carrier._asdict())
 
-    def _decide(self, index: int, interfered: NDArray[np.bool_], ue: NDArray[np.bool_], record: Record) -> None:
-        self.decisions.decide(interfered, ue, record, partial(self._report_change, index))
+    def _decide(self, records: list[Record], interfered: NDArray[np.bool_], ue: NDArray[np.bool_]) -> None:
+        """Of records that came at once, with the newest."""
+        for k, record in enumerate(records):
+            changed = partial(self._report_change, self.records + k)
+            self.decisions.decide(interfered[k], ue[k], record, changed, waits=k < len(records) - 1)
 
     def _report_change(self, index: int, change: Change) -> None:
         if self.watcher:

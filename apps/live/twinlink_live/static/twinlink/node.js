@@ -10,6 +10,7 @@ import { Peers } from "./peers.js";
 import { Stream } from "./stream.js";
 
 const WINDOW_OCTETS = 134_217_728, ALWAYS_ALLOWED_OCTETS = 262_144;
+const MAX_WAITING = 147_456;              // messages: an eighth more than a sender leaves unconsumed on a flow
 const MAX_FLOWS = 1024, REPORT_MS = 50;
 
 export class ReceivingNode {
@@ -19,7 +20,7 @@ export class ReceivingNode {
     Object.assign(this, { name: node, epoch, now, windowOctets, maxPayload });
     this.flows = new Map();
     this.stats = {};                     // counters by name; those of malformed frames begin with "malformed_"
-    this.waitingOctets = 0;
+    this.waitingOctets = this.waitingMessages = 0;
     this.owesAcks = new Set();           // streams, as those that follow
     this.consumes = new Set();           // something of them was consumed since `reportMs`
     this.reportMs = now.monoMs;
@@ -207,7 +208,17 @@ export class ReceivingNode {
     if (!rejected.count) this.reports.push({ event: "unclaimed", flow: flow.name, epoch, first: sequence, end: sequence + 1n });
   }
 
-  hasRoom(octets) { return this.waitingOctets <= ALWAYS_ALLOWED_OCTETS || this.waitingOctets + octets <= this.windowOctets; }
+  // So much more waits for what is missing, or to be taken.
+  hold(octets, messages) {
+    this.waitingOctets += octets;
+    this.waitingMessages += messages;
+  }
+
+  // Whether a message of so many octets may wait; `beside`: messages that go on as soon as it is here.
+  hasRoom(octets, beside = 0) {
+    const fits = this.waitingOctets <= ALWAYS_ALLOWED_OCTETS || this.waitingOctets + octets <= this.windowOctets;
+    return fits && this.waitingMessages - beside < MAX_WAITING;
+  }
 }
 
 function messagesOf({ kind, sequence, sentNs, body, messages, payloads }) {

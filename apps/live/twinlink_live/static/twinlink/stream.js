@@ -49,7 +49,7 @@ export class Stream {
     if (!this.repairs) return this.#deliver(message);
     this.held.set(sequence, message);
     this.heldOctets += payload.length;
-    this.node.waitingOctets += payload.length;
+    this.node.hold(payload.length, 1);
     this.#release();
   }
 
@@ -100,7 +100,7 @@ export class Stream {
       if (message) {
         this.held.delete(this.due);
         this.heldOctets -= message.payload.length;
-        this.node.waitingOctets -= message.payload.length;
+        this.node.hold(-message.payload.length, -1);
         this.due += 1n;
         this.#deliver(message);
       } else this.due = end;
@@ -111,14 +111,14 @@ export class Stream {
   #deliver(message) {
     if (!this.repairs) this.due = this.next;
     this.queued += 1;
-    this.node.waitingOctets += message.payload.length;
+    this.node.hold(message.payload.length, 1);
     this.flow.queue.push({ message, stream: this });
   }
 
   // The application has taken a message of this stream.
   consume({ sequence, payload }) {
     this.queued -= 1;
-    this.node.waitingOctets -= payload.length;
+    this.node.hold(-payload.length, -1);
     this.consumed = max(this.consumed, this.queued ? sequence + 1n : this.due);
     this.unreported += payload.length + CREDIT_PER_MESSAGE;
     if (!this.isEnded) this.node.consumes.add(this);
@@ -265,7 +265,7 @@ export class Stream {
   #fits(sequence, octets) {
     const isDue = sequence === (this.missing.all[0]?.[0] ?? this.next);
     if (this.windowEnd !== null && sequence >= this.windowEnd && !isDue) return false;
-    return this.node.hasRoom(octets) || (isDue && this.node.hasRoom(octets - this.heldOctets));
+    return this.node.hasRoom(octets) || (isDue && this.node.hasRoom(octets - this.heldOctets, this.held.size));
   }
 
   #refuse(sequence, octets) {

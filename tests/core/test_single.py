@@ -1,0 +1,186 @@
+"""The next single message, and its ack, in one call each: the long way does the same."""
+
+import itertools
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.interrupting import interrupted
+from tests.core.pair import MS, End, Pair, pair
+from twinlink import SendTimeout
+from twinlink.protocol import session as session_module
+from twinlink.protocol.rangeset import RangeSet
+from twinlink.protocol.send import feedback, single
+
+FLOWS: dict[str, dict[str, Any]] = {
+    "repair": {},
+    "detect": {"reliability": "detect"},
+    "latest": {"overflow": "latest"},
+    "small": {"overflow": "drop-oldest", "retention": 20_000, "window": 20_000, "in_flight": 20_000},
+}
+STEPS = st.one_of(
+    st.tuples(st.just("trip"), st.sampled_from(sorted(FLOWS)), st.integers(0, 3000)),
+    st.tuples(st.just("send"), st.sampled_from(sorted(FLOWS)), st.integers(0, 3000)),
+    st.tuples(st.just("many"), st.sampled_from(sorted(FLOWS)), st.integers(1, 100)),
+    st.tuples(st.just("skip"), st.sampled_from(sorted(FLOWS)), st.integers(1, 3)),
+    st.tuples(st.just("run"), st.just(""), st.sampled_from([1, 3, 30, 300])),
+    st.tuples(st.just("loss"), st.just(""), st.integers(0, 60)),
+    st.tuples(st.just("jitter"), st.just(""), st.integers(0, 5)),
+    st.tuples(st.just("cut"), st.just(""), st.integers(0, 1)),
+    st.tuples(st.just("add"), st.just(""), st.just(0)),
+    st.tuples(st.just("restart"), st.just(""), st.just(1)),
+)
+Step = tuple[str, str, int]
+
+
+def state_of(value: Any, seen: dict[int, int]) -> Any:
+    """All that an object of the protocol stores, as values that compare; what it calls is left out."""
+    if callable(value):
+        return "called"
+    if isinstance(value, RangeSet | deque | list | tuple | range):
+        return [state_of(one, seen) for one in value]
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    if isinstance(value, dict | OrderedDict):
+        return [(state_of(key, seen), state_of(one, seen)) for key, one in value.items()]
+    if not type(value).__module__.startswith("twinlink"):
+        return value
+    if id(value) in seen:
+        return seen[id(value)]
+    seen[id(value)] = len(seen)
+    names = [*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())]
+    return [(name, state_of(getattr(value, name), seen)) for name in names]
+
+
+class Node:
+    """A pair of which the near end sends on every flow; writes down what comes of each step."""
+
+    def __init__(self) -> None:
+        self.pair: Pair = pair()
+        self.frames: list[tuple[int, int, bytes, bytes]] = []
+        transmit = self.pair.transmit
+
+        def noted(end: End, topic: bytes, frame: bytes) -> None:
+            self.frames.append((self.pair.now, end.epoch, topic, bytes(frame)))
+            transmit(end, topic, frame)
+
+        self.pair.transmit = noted  # type: ignore[method-assign]
+        self.acks: list[Any] = []
+        for name, options in FLOWS.items():
+            self.pair.near.sender(name, **options).core.ack_handler = self.acks.append
+            self.pair.far.receive(name)
+        self.pair.run(20 * MS)
+
+    def take(self, step: Step) -> Any:
+        """Take a step; returns all that can be seen of the node then."""
+        kind, flow, number = step
+        made = self.pair
+        if kind in {"trip", "send"}:
+            try:
+                made.near.senders[flow].send(bytes(number))
+            except SendTimeout as error:
+                self.acks.append(str(error))
+            made.run(3 * MS if kind == "trip" else 0)
+        elif kind == "many":
+            made.near.senders[flow].send_many([bytes(one % 7) for one in range(number)])
+        elif kind == "skip":
+            made.near.session.skip(made.near.senders[flow].core, number)
+        elif kind == "run":
+            made.run(number * MS)
+        elif kind == "loss":
+            made.path.loss = number / 100
+        elif kind == "jitter":
+            made.path.jitter_ns = number * MS
+        elif kind == "cut":
+            made.path.cut = bool(number)
+        elif kind == "restart":
+            made.restart(1)
+            for name in FLOWS:
+                made.far.receive(name)
+        elif len(made.ends) < 3 and not made.path.cut and not made.path.loss:
+            for name in FLOWS:
+                made.add("another").receive(name)
+                break
+        flows = [state_of(sender.core, {}) for sender in made.near.senders.values()]
+        got = [(name, list(map(tuple, messages))) for end in made.ends for name, messages in end.received.items()]
+        events = [(repr(event)) for end in made.ends for event in end.events]
+        return list(self.frames), list(map(str, self.acks)), flows, got, events
+
+
+@contextmanager
+def long_way() -> Iterator[None]:
+    """All messages and acks take the long way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_module, "sends_single", lambda *_: False)
+        patch.setattr(feedback, "on_single_ack", lambda *_: None)
+        yield
+
+
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """How many messages, and acks, were taken in one call."""
+    counts = {"sent": 0, "acked": 0}
+
+    def counting(name: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            done = do(*arguments)
+            counts[name] += bool(done)
+            return done
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_module, "sends_single", counting("sent", single.sends_single))
+        patch.setattr(feedback, "on_single_ack", counting("acked", single.on_single_ack))
+        yield counts
+
+
+@given(st.lists(STEPS, min_size=1, max_size=40))
+def test_both_ways_do_the_same(steps: list[Step]) -> None:
+    short = Node()
+    with long_way():
+        long = Node()
+    for step in steps:
+        taken = short.take(step)
+        with long_way():
+            assert long.take(step) == taken, step
+
+
+@pytest.mark.parametrize("flow", sorted(FLOWS))
+def test_a_closed_loop_takes_one_call_a_message_and_one_an_ack(flow: str) -> None:
+    node = Node()
+    with counted() as counts:
+        for _ in range(20):
+            node.take(("trip", flow, 100))
+    # a newer state may take the place of one that waits, which the long way looks after
+    assert counts == {"sent": 0 if flow == "latest" else 20, "acked": 20}
+    assert node.pair.near.senders[flow].stats()["acknowledged"] == 20
+
+
+@pytest.mark.parametrize("at_ack", [False, True])
+def test_each_is_counted_once_after_ctrl_c(at_ack: bool) -> None:
+    for moment in itertools.count(1):
+        node = Node()
+        near, sender = node.pair.near, node.pair.near.senders["repair"]
+        if at_ack:
+            sender.send(bytes(100))
+        act = (lambda: node.pair.run(3 * MS)) if at_ack else (lambda: sender.send(bytes(100)))  # noqa: B023
+        cut_off = interrupted(moment, act, single.__file__)
+        node.pair.run(500 * MS)
+        counts = sender.stats()
+        assert counts["acknowledged"] == counts["sent"]
+        assert counts["outstanding"] == counts["lost"] == counts["kept_octets"] == 0
+        assert not list(sender.core.in_flight)
+        assert sender.core.in_flight.budget.in_flight == 0
+        assert near.session.sending["repair"].flow_control.octets <= 100  # of a message that was not sent
+        sender.send(bytes(100))
+        node.pair.run(10 * MS)
+        assert sender.stats()["in_flight_octets"] == 0
+        if not cut_off:
+            break
+    assert moment > 3

@@ -1,0 +1,71 @@
+"""``twinlink whatif``, with a recording that a twin has made of a link."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recording.recordings import pair
+from tests.replay.uplink_scenes import Interferer, Scene, hear
+from twinlink.spectrum import Spectrum
+from twinlink.testing import free_endpoint, patience, wait_until
+
+RECORDS, N_PRBS = 180, 51
+HEARD = hear(Scene(n_prbs=N_PRBS, n_records=RECORDS, interferers=(Interferer(160, RECORDS, 30, 36, 20),)), 31)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whatif") / "twin.mcap"
+    with pair("zeromq", free_endpoint()) as (twin, gnb):
+        arrived: list[int] = []
+        twin.receiver("spectrum", handler=lambda message: arrived.append(message.sequence))
+        with twin.record(path):
+            sender = gnb.sender("spectrum")
+            for number, samples in enumerate(HEARD.samples):
+                sender.send(Spectrum(samples, N_PRBS, 30_000, 3.6192e9, 10**18 + number * 10_000_000).encode())
+            sender.flush(patience())
+            wait_until(lambda: len(arrived) == RECORDS)
+    return path
+
+
+def whatif(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = Path(sys.executable).with_name("twinlink")
+    return subprocess.run([command, "whatif", *arguments], capture_output=True, text=True, check=False)
+
+
+def lines(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_interference_of_that_time_is_tried_and_its_block_leaves(recorded: Path) -> None:
+    done = whatif(str(recorded), "--json")
+    nothing, block, summary = lines(done)
+    assert done.returncode == 0
+    assert (nothing["policy"], block["leaves"], block["refusal"]) == ("nothing", True, None)
+    assert block["spans"][0]["prbs"] == summary["interfered"]
+    assert set(range(31, 35)) <= set(summary["interfered"]) <= set(range(29, 37))
+    assert (summary["records"], summary["heard_s"], summary["n_prbs"]) == (RECORDS, RECORDS / 100, N_PRBS)
+    assert summary["best"] == block["policy"]
+
+
+def test_blocks_are_compared_in_a_table_and_refusals_say_why(recorded: Path) -> None:
+    done = whatif(str(recorded), "--block", "30-35", "--block", "5-9:800", "--block", "0-40")
+    assert done.returncode == 0
+    rows = {line.split()[0]: line for line in done.stdout.splitlines() if "is refused" not in line}
+    assert rows["30-35"].endswith("yes, the best")
+    assert rows["5-9:800"].endswith("no: worse")
+    assert rows["0-40"].endswith("no: capacity")
+    assert "0-40 is refused: capacity: it leaves 10 of 51 PRBs" in done.stdout
+
+
+def test_without_a_block_that_leaves_the_exit_code_is_1_and_bad_arguments_are_3(recorded: Path) -> None:
+    assert whatif(str(recorded), "--block", "5-9").returncode == 1
+    for arguments in (("--horizon", "11"), ("--at", "100000")):
+        done = whatif(str(recorded), *arguments)
+        assert done.returncode == 3
+        assert arguments[0] in done.stderr
+    assert whatif("/nowhere.mcap").returncode == 2
