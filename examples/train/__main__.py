@@ -17,7 +17,7 @@ from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 from twinlink.identity import Identity, trust
 
-from . import loop, poisoned, report, signed_model, training
+from . import fit, loop, poisoned, report, signed_model, training
 from .model import Model
 
 PROGRAM = "examples.train"
@@ -52,6 +52,7 @@ def _main(argv: Sequence[str]) -> int:
         raise ConfigurationError("--seed goes from 0 to 1000")
     if given.out.exists() and any(given.out.iterdir()):
         raise ConfigurationError(f"{given.out} is there, and not empty: name another --out")
+    fit.check_installed()  # before anything is written
     begun = time.monotonic()
     sides = _identities(given.out)
     plan = training.plan(given.seed, given.thin)
@@ -93,7 +94,7 @@ def _loops(given: argparse.Namespace, sides: loop.Sides) -> bool:
     altered = _altered(model, folder / "altered.tlm", identity)
     print(f"an altered file: {altered}")
     results = {"good": good, "poisoned in shadow": in_shadow, "poisoned on air": on_air, "altered": altered}
-    (folder / LOOP).write_text(json.dumps(results, indent=1) + "\n")
+    (given.out / LOOP).write_text(json.dumps(results, indent=1) + "\n")
     stays = [one["policy"].get("stage") for one in (in_shadow, on_air)] == ["rolled back"] * 2
     return stays and good["policy"].get("stage") == "live" and altered.find("(signature)") >= 0
 

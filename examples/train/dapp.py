@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from twinlink_replay.twin.twin import Twin
 
 PROGRAM = "examples.train.dapp"
+EXAMPLE = f"python -m {PROGRAM} --model train-out/model.tlm --identity train-out/twin-1.id --log twin.jsonl"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +45,7 @@ def make_parser() -> options.Parser:
     parser = replay_parser()
     parser.prog = f"python -m {PROGRAM}"
     parser.description = "A twin whose policy is a signed model: in shadow, live, and back to the rule by itself."
+    parser.epilog = f"example:\n\n  {EXAMPLE}"
     model = parser.group("model")
     model.add_argument(
         "--model", type=Path, required=True, metavar="FILE",

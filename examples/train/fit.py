@@ -90,7 +90,7 @@ def fit(prepared: Sequence[Prepared], seed: int, about: str) -> Model:
     classes = np.concatenate([one.classes for one in prepared])
     if absent := [name for number, name in enumerate(CLASSES) if not (classes == number).any()]:
         raise twinlink.ConfigurationError(
-            f"the training runs have no cell of class {', '.join(absent)}: take more runs (--train-runs)"
+            f"the training runs have no cell of class {', '.join(absent)}: take another --seed, or the whole set"
         )
     mean, scale = cells.mean(axis=0), 1 / np.maximum(cells.std(axis=0), 1e-3)
     network = _trained((cells - mean) * scale, classes, seed)

@@ -53,7 +53,7 @@ class Policy:
         """The detector of records with so many PRBs, from now on."""
         if self.probation is None:
             self.probation = Probation(n_prbs, self._live_after)
-        self.probation.begin_anew()
+        self.probation.begin_anew(n_prbs)
         self._guarded(self._process.begin)
         return JudgedDetector(n_prbs, self)
 

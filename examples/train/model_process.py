@@ -16,6 +16,7 @@ It can write no file, and has `MEMORY_OCTETS` at most.
 """
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -38,6 +39,7 @@ MEMORY_OCTETS = 4 << 30  # of address space: numpy's libraries reserve more than
 START_S = 60.0
 MOST_WAITING = 256  # records asked for and not answered
 BUFFER_OCTETS = 4 << 20
+MOST_TEXT = 1000
 _FAILED = b"\0"
 _READY = b"\1"
 
@@ -76,8 +78,8 @@ class ModelProcess:
         try:
             self._socket.settimeout(START_S)
             self._socket.sendall(LENGTH.pack(len(body)) + body)
-            if self._socket.recv(1) != _READY:
-                raise ConnectionError("its process has said on stderr why")
+            if (said := self._socket.recv(MOST_TEXT)) != _READY:
+                raise ConnectionError(said[1:].decode("utf-8", "replace") or "its process has ended")
         except OSError as error:
             self.close()
             raise ModelFailed(f"the model did not start: {error}") from None
@@ -172,8 +174,7 @@ def main(descriptor: int) -> int:
         try:
             model = _receive_model(channel)
         except twinlink.MalformedPayload as error:
-            print(f"model process: {error}", file=sys.stderr)
-            channel.sendall(_FAILED)
+            channel.sendall(_FAILED + str(error).encode()[: MOST_TEXT - 1])
             return 2
         channel.sendall(_READY)
         track, answers, of = None, None, 0
@@ -197,6 +198,7 @@ def main(descriptor: int) -> int:
 def _limit() -> None:
     import resource
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the twin, which ends this process
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_OCTETS, MEMORY_OCTETS))
 

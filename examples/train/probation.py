@@ -137,9 +137,11 @@ class Probation:
             was_live, self.stage = self.stage == "live", "rolled back"
             self._changes.append(Change("rolled back", reason, text, was_live))
 
-    def begin_anew(self) -> None:
-        """The detector begins anew, or its records do: what was to be judged is not."""
+    def begin_anew(self, n_prbs: int) -> None:
+        """The detector begins anew, or its records do, which have so many PRBs: what was to be judged is not."""
         self._differ.clear()
+        self._n_prbs = n_prbs
+        self._since = np.full((2, n_prbs), HOLD, np.int64)
 
     def _compare(self, rule: Mask, model: Mask, loud: Mask) -> None:
         both, either = int((rule & model).sum()), int((rule | model).sum())

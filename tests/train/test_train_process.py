@@ -50,7 +50,7 @@ def test_its_answers_are_those_of_the_model_here(process: ModelProcess, samples:
 
 
 def test_what_is_no_model_does_not_start() -> None:
-    with pytest.raises(ModelFailed, match="did not start"):
+    with pytest.raises(ModelFailed, match="did not start: its head"):
         ModelProcess(b"\0\0\0\2{}")
 
 

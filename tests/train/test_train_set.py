@@ -6,10 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import twinlink
 from examples.train import evaluate, fit, labelled, report, scenes, training
 from examples.train.features import FeatureTrack
 from examples.train.labelled import CLASSES, GAP, Run
+from examples.train.runs import Session
 from tests.train.models import by_power
+from twinlink.spectrum import Spectrum
+from twinlink.testing import free_endpoint, patience
+
+N_PRBS = 24
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +30,13 @@ def run(scene: scenes.Scene) -> Run:
         kind = CLASSES.index("ue") if area.label == "ue" else CLASSES.index("noise")
         classes[area.first_record : area.end_record, area.first_prb : area.end_prb] = kind
     return Run(3, scene.samples, classes, classes == 1, 0)
+
+
+@pytest.fixture(scope="module")
+def short(run: Run) -> Run:
+    """The half of it with most interference."""
+    half = slice(100, 200)
+    return Run(3, run.samples[half], run.classes[half], run.ue[half], 0)
 
 
 def test_a_seed_makes_the_same_scene_and_another_seed_another(scene: scenes.Scene) -> None:
@@ -72,21 +85,21 @@ def test_no_test_run_is_a_training_run() -> None:
     assert not trained & {seed for one in plans for seed in one.test_seeds}
 
 
-def test_a_score_counts_what_the_truth_says(run: Run) -> None:
-    never = evaluate.score(run, by_power(threshold=50.0))
-    assert never.counts["model"].missed == never.counts["model"].interfered == int(run.interfered.sum())
+def test_a_score_counts_what_the_truth_says(short: Run) -> None:
+    never = evaluate.score(short, by_power(threshold=50.0))
+    assert never.counts["model"].missed == never.counts["model"].interfered == int(short.interfered.sum())
     assert never.counts["model"].false == 0
-    always = evaluate.score(run, by_power(threshold=-50.0)).counts["model"]
+    always = evaluate.score(short, by_power(threshold=-50.0)).counts["model"]
     assert (always.missed, always.false) == (0, always.cells - always.interfered)
     found = report.figures([never, never], 1, {})
     assert found["compared"][report.ANSWERS]["model"]["f1"] == 0
-    assert sum(sum(row.values()) for row in found["confusion"].values()) == 2 * run.classes.size
+    assert sum(sum(row.values()) for row in found["confusion"].values()) == 2 * short.classes.size
     assert report.markdown(found, report.times([never]) | {"seconds": 1}).count("| model: ") == 3
     assert report.digest(found) == report.digest(report.figures([never, never], 1, {}))
 
 
-def test_a_margin_is_that_of_whole_runs_and_has_its_sign(run: Run) -> None:
-    perfect = evaluate.score(run, by_power())
+def test_a_margin_is_that_of_whole_runs_and_has_its_sign(short: Run) -> None:
+    perfect = evaluate.score(short, by_power())
     perfect.counts = {name: evaluate.Counts(0 if "model" in name else 50, 0, 100, 1000) for name in perfect.counts}
     found = report.figures([perfect, perfect], 1, {})["compared"][report.ANSWERS]
     assert found["margin"] == pytest.approx(1 - 2 / 3, abs=1e-3)
@@ -100,5 +113,31 @@ def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.Monk
         fit.check_installed()
 
 
-def test_the_labels_of_a_recording_are_joined_by_the_place_in_the_scene() -> None:
-    assert labelled.CLASSES[labelled.FIRST_INTERFERER :] == ("noise", "tone", "sweep")
+def test_the_truth_is_joined_by_the_place_in_the_scene_also_beside_gaps(tmp_path: Path) -> None:
+    made = [scenes.make(seed, 1.0, N_PRBS) for seed in (3, 4)]
+    session = Session((3, 4), 100, tmp_path / "run.mcap", scenes.write(tmp_path / "row", made))
+    sent = [place for place in range(200) if place not in (5, 6, 150)]
+    endpoint = free_endpoint()
+    with (
+        twinlink.open("tcp", listen=endpoint, node="twin-1") as twin,
+        twinlink.open("tcp", connect=endpoint, node="gnb-1") as gnb,
+    ):
+        gnb.wait_ready(timeout=patience())
+        with twin.record(session.recording, flows=["spectrum"]):
+            twin.receiver("spectrum", handler=lambda message: None)
+            sender = gnb.sender("spectrum")
+            for place in sent:
+                samples = made[place // 100].samples[place % 100]
+                at = {"timestamp": place + 1}
+                sender.send(Spectrum(samples, N_PRBS, 30_000, 3.6e9, observed_ns=place, e3=at).encode())
+            sender.flush(timeout=patience())
+    first, second = labelled.read(session)
+    assert (first.seed, first.missing, second.seed, second.missing) == (3, 2, 4, 1)
+    assert (first.samples == np.delete(made[0].samples, (5, 6), axis=0)).all()
+    assert (second.samples == np.delete(made[1].samples, 50, axis=0)).all()
+    for found, scene, gaps in ((first, made[0], (5, 6)), (second, made[1], (50,))):
+        there = np.zeros((100, N_PRBS), bool)
+        for area in scene.areas:
+            if area.label == "interferer":
+                there[area.first_record : area.end_record, area.first_prb : area.end_prb] = True
+        assert (found.interfered == np.delete(there, gaps, axis=0)).all()
