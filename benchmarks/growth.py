@@ -6,6 +6,7 @@ prints the processor time of a message in us, the mean of so many, over the memo
 ``flows`` that take turns; of the sender, for each of ``peers``; or to send one while so many are ``kept``.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -28,7 +29,7 @@ OCTETS = 100
 MESSAGES = 20_000  # of which the cost is the mean
 READY_S = 60.0
 GROWN = {"flows": (1, 1000), "peers": (1, 64), "kept": (0, 1_000_000)}
-GNBS = 100
+GNBS = (100, 75, 50, 25)  # until so many are in time
 GNB_MBITS = 1.7
 SECONDS = 10.0
 
@@ -118,11 +119,12 @@ class Growth(Measurement):
     """Costs in processes of their own, in turn; then the gNBs."""
 
     goals = ("L9",)
-    seconds = 100.0
+    seconds = 150.0
 
     def __init__(self) -> None:
         self._rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in GROWN}
-        self._gnbs: many_nodes.Carried | None = None
+        self._gnbs: list[many_nodes.Carried] = []
+        self._most_ms = 5 if (os.cpu_count() or 1) >= 4 else 15  # of the age
 
     def run(self, bench: Bench) -> None:
         """Measure the most and the least of each in turn."""
@@ -141,12 +143,21 @@ class Growth(Measurement):
                     bench.missing("L9", f"{what}: {error}")
                 else:
                     self._rounds[what].append((grown, alone))
-        gnbs, seconds = bench.scaled(GNBS, 4), SECONDS if not bench.quick else 1.0
-        bench.step(f"{gnbs} gNBs through a router", 0.8)
-        try:
-            (self._gnbs,) = many_nodes.carried("router", gnbs, (many_nodes.rate_of(gnbs, GNB_MBITS),), seconds)
-        except (*FAILURES, RuntimeError) as error:
-            bench.missing("L9", f"{gnbs} gNBs: {error}")
+        for gnbs in GNBS:
+            count, seconds = bench.scaled(gnbs, 4), SECONDS if not bench.quick else 1.0
+            bench.step(f"{count} gNBs through a router", 0.8)
+            try:
+                self._gnbs += many_nodes.carried("router", count, (many_nodes.rate_of(count, GNB_MBITS),), seconds)
+            except (*FAILURES, RuntimeError) as error:
+                bench.missing("L9", f"{count} gNBs: {error}")
+                return
+            if bench.quick or self._age_ms(self._gnbs[-1]) <= self._most_ms:
+                return
+
+    @staticmethod
+    def _age_ms(seen: many_nodes.Carried) -> float:
+        """The p99; infinite where records are missing."""
+        return seen.age_ns["p99"] / 1e6 if seen.received == seen.sent else math.inf
 
     def parts(self, bench: Bench) -> list[Part | None]:
         """Ratios, and the age of the gNBs' records."""
@@ -154,14 +165,16 @@ class Growth(Measurement):
         for what, (least, most) in GROWN.items():
             name = f"{bench.scaled(most, 10 * least + 10):,} {what} / {least}, processor time"
             found.append(ratio("L9", name, self._rounds[what], most=1.2, scale=1.0, unit=" us"))
-        if (seen := self._gnbs) is not None:
-            most = 5 if (os.cpu_count() or 1) >= 4 else 15
+        for seen in self._gnbs:  # the first are the goal, the others what this machine can do
+            is_goal = seen is self._gnbs[0]
             cores = ", ".join(f"{name} {share:.2f}" for name, share in seen.cores.items())
             note = f"{seen.received / seen.seconds:.0f}/s; cores: {cores}"
+            limit, none = (self._most_ms, 0) if is_goal else (None, None)
             name = f"{seen.count} gNBs, age p99"
-            found.append(Part("L9", name, seen.age_ns["p99"] / 1e6, most=most, unit=" ms", note=note))
+            found.append(Part("L9", name, self._age_ms(seen), most=limit, unit=" ms", note=note))
             undetected = seen.sent - seen.received - seen.lost
-            found.append(Part("L9", f"{seen.count} gNBs, undetected losses of {seen.sent:,}", undetected, 0, 0))
+            name = f"{seen.count} gNBs, undetected losses of {seen.sent:,}"
+            found.append(Part("L9", name, undetected, none, none))
         return found
 
 

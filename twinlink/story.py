@@ -2,7 +2,8 @@
 
 | stage      | clock    | is the time when                                                                            |
 |------------|----------|---------------------------------------------------------------------------------------------|
-| seen       | exporter | the record was observed in which interference was first found on a PRB that the list adds   |
+| seen       | exporter | the record was observed in which interference was first found on a PRB that the list adds;  |
+|            |          | of a list that could not leave before, the record that led to it now                        |
 | tried      | twin     | the twin's model had answered what the block would do                                       |
 | signed     | twin     | it was signed                                                                               |
 | sent       | twin     | it was handed to the link                                                                   |
@@ -14,6 +15,7 @@
 | expired    | exporter | its validity had ended                                                                      |
 | replaced   | exporter | another list replaced it                                                                    |
 | cleared    | exporter | it was cleared for another reason: the twin asked for that, or the exporter lost it         |
+| refused    | twin     | the twin's model refused it, so that it was not sent                                        |
 | rejected   | exporter | the exporter or the RAN rejected it                                                         |
 | no answer  | twin     | its validity had ended, and the twin had heard neither of it nor of its end                 |
 
@@ -34,7 +36,7 @@ from .stats import ClockOffset
 COLUMN = "story"  # of the state prb-block
 Way = Literal["seen", "tried", "signed", "sent", "installed", "on air", "effect"]
 Asked = Literal["withdrawn", "taken back"]
-End = Literal["expired", "replaced", "cleared", "rejected", "no answer"]
+End = Literal["expired", "replaced", "cleared", "refused", "rejected", "no answer"]
 Name = Way | Asked | End
 Clock = Literal["twin", "exporter"]
 WAY: tuple[Way, ...] = get_args(Way)
@@ -125,9 +127,9 @@ class Story:
 
     def known(self) -> Iterator[tuple[Name, Stage | None]]:
         """The stages in their order, with None where one is not known; without those that cannot follow."""
-        is_left_out = "rejected" in self.stages
+        way = WAY[:2] if "refused" in self.stages else WAY[:4] if "rejected" in self.stages else WAY
         for name in NAMES:
-            if name in self.stages or (name in WAY and not (is_left_out and name in ("on air", "effect", "installed"))):
+            if name in self.stages or name in way:
                 yield name, self.stages.get(name)
 
     def since(self, name: Name, first: Name = "seen") -> tuple[int, int | None] | None:

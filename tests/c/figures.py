@@ -4,8 +4,8 @@
 - ``core_ns``: what two C nodes in one thread take for a message of 1000 octets and its ack (``threads.c``).
 - ``slot_call``: what a slot thread takes for 71 KB, 2000 times a second, with twinlink and without (``slot_call.c``),
   with a Python twin that acknowledges; the median of the rounds, and their range.
-- ``round_trip``: p50 of a message from C to Python with its ack, through twinlink and over the bare socket with the
-  same framing (``round_trip.c``), in turns, from when the message has been written; and the ratio.
+- ``round_trip``: p50 of a message from C to a handler in Python with its ack, through twinlink and over the bare socket
+  with the same framing (``round_trip.c``), in turns, from when the message has been written; and the ratio.
 """
 
 import json
@@ -46,11 +46,9 @@ def beside_a_twin(*command: object) -> dict[str, Any]:
     endpoint = free_endpoint(1)
     port = endpoint.rpartition(":")[2]
     with twinlink.open("websocket", listen=endpoint, node="twin") as link:
-        receiver = link.receiver("spectrum")
+        link.receiver("spectrum", handler=lambda message: None)
         words = [port if one == "PORT" else str(one) for one in command]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
-            while program.poll() is None:
-                receiver.receive(timeout=0.1)
             assert program.stdout is not None
             answer: dict[str, Any] = json.loads(program.stdout.read())
     return answer

@@ -65,6 +65,15 @@ def test_the_first_end_counts_and_nothing_follows_it(answer: PrbBlockResult, end
     assert ("on air" in one.line()) is (end != "rejected")  # what was rejected cannot have been on air
 
 
+def test_what_the_model_refused_was_never_signed() -> None:
+    one = Story("b-1", (40, 41))
+    one.note("seen", SEEN_NS, "exporter")
+    one.note("tried", SEEN_NS + 9 * MS, "twin", "refused: no-gain")
+    one.note("refused", SEEN_NS + 9 * MS, "twin")
+    assert one.ended
+    assert [name for name, _ in one.known()] == ["seen", "tried", "refused"]
+
+
 def test_it_is_read_as_it_was_written_and_the_newest_stay_within_the_limit() -> None:
     ones = [story({"offset": -3, "bound": 4}) for _ in range(MAX_STORIES + 3)]
     for k, one in enumerate(ones):

@@ -63,6 +63,7 @@ def test_a_decision_without_an_answer_of_the_ran_counts_until_it_was_sent(
         exporter.wait_in_sync(agent)
         propose(twin[0], prbs=(4,))
         assert results(twin[0], 1)[0].reason == "sent to the RAN, which acknowledged nothing"
+        exporter.stop()
         assert counts(exporter, DECISIONS) == {"arrival-sent": 1, "sent-acknowledged": 0, "arrival-acknowledged": 0}
 
 

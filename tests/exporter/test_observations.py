@@ -42,9 +42,9 @@ def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
     with Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
         carrier = Carrier(24, 15)  # a slot takes a second: nothing is late because this machine is busy
-        yield lambda sent, together=1: Observations(
+        yield lambda sent, together=1, every=1: Observations(
             carrier,
-            Reduction(slots_per_message=together),
+            Reduction(every=every, slots_per_message=together),
             Counters(),
             journal,
             lambda: True,
@@ -196,3 +196,17 @@ def test_shared_memory_that_is_made_anew_does_not_take_the_place_of_what_was_ind
         np.array_equal(row, memory.row(number)[0, :, : 24 * 12]) for row, number in zip(rows, (0, 1, 5), strict=True)
     ]
     observations.close()
+
+
+def test_of_several_cells_one_of_so_many_slots_is_sent(make: Callable[..., Observations]) -> None:
+    """Their rows are twice as many."""
+    sent: list[bytes] = []
+    observations = make(sent, every=2)
+    with GnbMemory(rows=16) as memory:
+        for number in range(8):
+            rows = [replace(memory.write(NO_CLOCK, number), cell_id=cell, n_cells=2) for cell in (41, 42)]
+            indicate(observations, replace(rows[0], others=(rows[1],), names_cells=True))
+            observations.copy(all_read=True)
+            observations.send(all_read=True)
+        observations.close()
+    assert [(slot.slot, slot.missing) for slot in slots(sent)] == [(1, 0), (3, 0), (5, 0), (7, 0)]

@@ -20,6 +20,7 @@ from twinlink.recording.conditions import Conditions
 from twinlink.recording.series import Series
 from twinlink.recording.trigger import Trigger
 from twinlink.runtime.capture import EventItem, FrameItem
+from twinlink.state.record import HEAD, Record, Slot, Stamp
 from twinlink.testing import free_endpoint, patience, wait_until
 
 OWN, PEER = 1, 2
@@ -188,6 +189,11 @@ def test_a_condition_that_is_met_again_begins_the_next_file_and_marks_the_open_o
     assert [len(triggers(path)) for path in series.files] == [1] * 4
 
 
+def desired(payload: bytes, column: str = "desired") -> bytes:
+    """A message of a state."""
+    return HEAD + Record(Slot("gnb-1", column), Stamp(1, "twin-1", 7), 1, 0, 1000, payload).encode()
+
+
 def test_events_messages_and_interferers_are_conditions() -> None:
     conditions = Conditions(["gap", "peer-down", "flow:alarm", "interferer"])
     assert conditions.met(EventItem(Gap(1, "x", PEER, 0, 1))) == "gap"
@@ -201,6 +207,11 @@ def test_events_messages_and_interferers_are_conditions() -> None:
         ("control", b"tS" + bytes(113) + PrbBlock("b", (3, 4), 1, 10).encode(), "interferer"),
         ("control", PrbBlock("b", (), 1, 10).encode(), None),
         ("control", b"no block", None),
+        ("state.prb-block", desired(PrbBlock("b", (3, 4), 1, 10).encode()), "interferer"),
+        ("state.prb-block", desired(b"tS" + bytes(113) + PrbBlock("b", (3, 4), 1, 10).encode()), "interferer"),
+        ("state.prb-block", desired(PrbBlock("b", (), 1, 10).encode()), None),
+        ("state.prb-block", desired(PrbBlock("b", (3, 4), 1, 10).encode(), "installed"), None),
+        ("state.prb-block", b"no state", None),
         ("control-result", PrbBlockResult("b", "installed", (3,), 1).encode(), "interferer"),
         ("control-result", PrbBlockResult("b", "cleared", (), 1).encode(), None),
         ("control-result", PrbBlockResult("b", "rejected", (3,), 1).encode(), None),

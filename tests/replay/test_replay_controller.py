@@ -236,4 +236,19 @@ def test_what_was_taken_back_is_left_alone_for_a_while_and_the_rest_is_not() -> 
     run = Run().records(10, 3, 4)
     run.controller.withdraw(WALL + run.now, run.now, "taken back: fidelity is low")
     run.records(1, 3, 4)
+    assert run.controller.seen_ns == SEEN + run.now - 10 * MS  # it could not leave before
     assert run.requested == [(3, 4), (3, 4)]  # it may be asked for at once
+
+
+def test_of_records_that_are_at_hand_the_newest_decides() -> None:
+    run, row = Run().records(20), np.zeros(10, bool)
+    for prb, waits in ((3, True), (4, True), (5, False)):
+        row[prb] = True
+        todo = run.controller.observe(row, WALL, run.now, observed_ns=SEEN + run.now, waits=waits)
+        run.now += 10 * MS
+        assert bool(todo) is not waits
+    change, block = todo
+    assert isinstance(block, PrbBlock)
+    assert isinstance(change, Change)
+    assert change.prbs == block.prbs == (3, 4, 5)
+    assert run.controller.seen_ns == SEEN + 200 * MS  # PRB 3

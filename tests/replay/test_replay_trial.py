@@ -119,6 +119,16 @@ def test_the_same_seed_gives_the_same_answer(cell: Cell) -> None:
     assert try_policies(cell, policies, 2.0, seed=3) != try_policies(cell, policies, 2.0, seed=4)
 
 
+def test_on_the_prbs_of_the_policies_alone_the_answer_is_the_same(cell: Cell) -> None:
+    policies = [_block((*range(70, 76), *INTERFERED)), _block((3, 7, 12), release_ms=None)]
+    both = [try_policies(cell, policies, 2.0, everywhere=everywhere).outcomes for everywhere in (True, False)]
+    for one, other in zip(*both, strict=True):
+        assert one.refusal is None or other.refusal is not None
+        assert [one.figures[name] for name in ("gain", "taken", "kept")] == [
+            other.figures[name] for name in ("gain", "taken", "kept")
+        ]
+
+
 def test_the_block_of_an_interferer_leaves_and_is_the_best(cell: Cell) -> None:
     others = [_block(tuple(range(40, 48))), _block(tuple(range(60, 106)))]
     trial = try_policies(cell, [*others, _block(INTERFERED)], 2.0)

@@ -84,7 +84,9 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
         raise ConfigurationError(
             "--insecure-control excludes --identity and --sign: with an identity, only signed decisions count"
         )
-    grammar.e3ap()
+    # Compiled before an agent is asked: its answer is compared with all generations.
+    for generation in GENERATIONS:
+        grammar.e3ap(generation)
     grammar.spectrum()
     grammar.l1_kpm()
     sync_limits = SyncLimits(given.out_after, given.completeness)

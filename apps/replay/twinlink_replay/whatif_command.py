@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NAME = "twinlink whatif"
 EXAMPLES = """
 twinlink whatif twin.mcap
-twinlink whatif twin.mcap --at 3.1 --block 82-89 --block 82-89:1000 --block 40-47
+twinlink whatif twin.mcap --at 3.1 --block 82-89 --block 82-89:1000
 twinlink whatif twin.mcap --block 0-52 --horizon 5 --json
 """
 _FIGURES = "gain", "harm", "taken", "kept", "used"

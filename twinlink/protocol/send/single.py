@@ -87,7 +87,7 @@ def on_single_ack(
         or unacked.runs
         or unacked.lost
         or queue.retransmitted
-        or queue.is_requested
+        or queue._to_retransmit
         # of what is skipped without an ack, some is lost
         or (len(unacked.singles) > 1 and not (flow.repair and receivers.all_take_fragments))
     ):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from twinlink_ran_emulator.scheduler import MEAN_GRANT_RECORDS, MEAN_SILENCE_RECORDS, MIN_GRANT_RECORDS
 
-from .heard import Heard, Rows
+from .heard import STEPS, Heard, Rows
 
 MIN_STEPS = 20  # with less there is no model
 PRIOR_STEPS = 50  # as which the usual load counts
@@ -97,11 +97,11 @@ def usual(n_prbs: int) -> Cell:
     return Cell(n_prbs, nothing, nothing.astype(np.int64), USUAL_LOAD, _usual_dwell(USUAL_LOAD), (), (), None)
 
 
-def fit(heard: Heard) -> Cell | None:
-    """The model of what was heard; None if that is shorter than `MIN_STEPS`."""
+def fit(heard: Heard, steps: int = STEPS) -> Cell | None:
+    """The model of what was heard in the last steps; None if that is shorter than `MIN_STEPS`."""
     if heard.steps < MIN_STEPS:
         return None
-    occupied, interfered, blocked = heard.rows
+    occupied, interfered, blocked = (rows[-steps:] for rows in heard.rows)
     hidden = interfered | blocked
     ue = occupied & ~hidden
     ue[1:-1] |= ue[:-2] & ue[2:] & ~hidden[1:-1]

@@ -23,11 +23,12 @@ BURN_IN = 100  # steps after which a run of the scheduler, which begins with an 
 SEQUENCES = 64  # runs of the emulator's interferer
 ENTRIES = 3  # of each, where it is entered: as many as a recording of the usual length has
 LEAST_PRBS = 26  # the emulator's interferer needs them; of smaller cells, the rest of its PRBs are outside
-PRIOR_STAYS = 3.0  # ended interferers, as which those of the emulator count beside those that were heard
+PRIOR_STAYS = 1.0  # ended interferers, as which all of the emulator's count beside those that were heard
 GROWTH = 1.25  # between the lengths of grants for which runs of the scheduler are kept
 _SECONDS = Settings().seconds + MAX_STEPS * STEP_MS / 1000
 
 Rows = NDArray[np.bool_]
+Prbs = NDArray[np.int64]
 Episodes = list[Episode]
 
 
@@ -38,22 +39,27 @@ class Futures:
     Attributes:
         ue: where a UE wants to transmit; bool, shape ``(seeds, steps, n_prbs)``.
         interferer: where an interferer transmits; same shape.
+        prbs: the PRBs of the last axis, ascending, shape ``(n_prbs,)``; None: all of the cell.
     """
 
     ue: Rows
     interferer: Rows
+    prbs: Prbs | None = None
 
 
-def draw(cell: Cell, steps: int, seeds: int, seed: int = 0) -> Futures:
+def draw(cell: Cell, steps: int, seeds: int, seed: int = 0, prbs: Prbs | None = None) -> Futures:
     """The next steps, so many times, all drawn from the seed.
 
     With another seed, PRBs keep their state for other times, and interferers stay for others; the runs of the scheduler
-    are the same.  Raises ValueError if there is no step, or more than `MAX_STEPS`.
+    are the same.  If only some PRBs are asked for, ascending, these are as they are among all.  Raises ValueError if
+    there is no step, or more than `MAX_STEPS`.
     """
     if not 1 <= steps <= MAX_STEPS or seeds < 1:
         raise ValueError(f"{steps} steps and {seeds} seeds: 1 to {MAX_STEPS} steps, and 1 seed or more, can be drawn")
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((1, seed))))
-    return Futures(_ues(cell, steps, seeds, rng), _interferers(cell, steps, seeds, rng))
+    chosen = slice(None) if prbs is None else prbs
+    ue = _ues(cell, steps, seeds, rng, chosen)
+    return Futures(ue, _interferers(cell, steps, seeds, rng)[:, :, chosen], prbs)
 
 
 def prepare(cell: Cell, steps: int, seeds: int) -> bool:
@@ -92,12 +98,12 @@ def _scheduled(n_ues: int, n_prbs: int, grant: int, steps: int, member: int) -> 
     return rows[BURN_IN:]
 
 
-def _ues(cell: Cell, steps: int, seeds: int, rng: np.random.Generator) -> Rows:
-    groups = int(cell.group[-1]) + 1
-    kept = np.ceil(rng.exponential(cell.memory_steps, (seeds, groups))).astype(np.int32)[:, cell.group]
+def _ues(cell: Cell, steps: int, seeds: int, rng: np.random.Generator, prbs: "Prbs | slice[None]") -> Rows:
+    groups, group = int(cell.group[-1]) + 1, cell.group[prbs]
+    kept = np.ceil(rng.exponential(cell.memory_steps, (seeds, groups))).astype(np.int32)[:, group]
     # A group is used as a whole, or not: the same draw for all its PRBs.
-    used = rng.random((seeds, groups))[:, cell.group] < cell.used
-    rows: Rows = np.stack([_scheduled(*key)[:steps] for key in _members(cell, steps, seeds)])
+    used = rng.random((seeds, groups))[:, group] < cell.used[prbs]
+    rows: Rows = np.stack([_scheduled(*key)[:steps, prbs] for key in _members(cell, steps, seeds)])
     keeps = np.arange(steps, dtype=np.int32)[None, :, None] < kept[:, None, :]
     np.copyto(rows, used[:, None, :], where=keeps)
     return rows

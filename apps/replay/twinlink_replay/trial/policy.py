@@ -51,14 +51,16 @@ NOTHING = Policy("nothing")
 
 
 def blocked(policy: Policy, futures: Futures) -> Rows:
-    """Which PRBs are blocked; bool, shape ``(seeds, steps, n_prbs)``.  Its PRBs are those of the model."""
+    """Which PRBs are blocked; bool, of the shape of the futures, which have all its PRBs."""
     rows = np.zeros(futures.ue.shape, np.bool_)
     for span in policy.spans:
         first, end = span.start_ms // STEP_MS, -(-span.end_ms // STEP_MS)
-        prbs = list(span.prbs)
+        prbs = np.array(span.prbs, np.int64)
+        if futures.prbs is not None:
+            prbs = np.searchsorted(futures.prbs, prbs)
         if span.release_ms is None:
             rows[:, first:end, prbs] = True
-        elif prbs:
+        elif len(prbs):
             near = _near(futures.interferer[:, :, prbs], span.release_ms // STEP_MS)
             rows[:, first:end, prbs] |= near[:, first:end]
     return rows

@@ -106,7 +106,12 @@ class Trial:
 
 
 def try_policies(
-    cell: Cell | None, policies: Sequence[Policy], horizon_s: float, seeds: int = SEEDS, seed: int = 0
+    cell: Cell | None,
+    policies: Sequence[Policy],
+    horizon_s: float,
+    seeds: int = SEEDS,
+    seed: int = 0,
+    everywhere: bool = True,
 ) -> Trial:
     """Try policies on a cell.
 
@@ -116,6 +121,8 @@ def try_policies(
         horizon_s: how far to look ahead, at most `MAX_STEPS` steps; all that comes later counts neither way.
         seeds: number of futures.
         seed: as of `draw`: the same one gives the same answer.
+        everywhere: False: harm and used are those of the PRBs that the policies name, which takes a fraction of the
+            time.  All else is the same.
 
     Raises:
         ValueError: of the horizon or the seeds.
@@ -125,10 +132,10 @@ def try_policies(
         text = f"less than {MIN_STEPS * STEP_MS} ms of the cell were heard without a gap"
         outcomes = [Outcome(one, {}, Refusal("model", text)) for one in policies]
         return Trial(steps * STEP_MS, seeds, Outcome(NOTHING, {}, None), tuple(outcomes))
-    futures = draw(cell, steps, seeds, seed)
     refusals = [_objection(one, cell.n_prbs) for one in policies]
     tried = [NOTHING, *(one for one, refusal in zip(policies, refusals, strict=True) if refusal is None)]
-    figures = iter(_estimates(_figures(tried, futures)))
+    futures = draw(cell, steps, seeds, seed, None if everywhere else _prbs(tried))
+    figures = iter(_estimates(_figures(tried, futures, cell.n_prbs)))
     nothing = Outcome(NOTHING, next(figures), None)
     outcomes = [
         Outcome(one, {}, refusal) if refusal else _judged(one, next(figures))
@@ -142,12 +149,18 @@ def part_that_gains(cell: Cell, policy: Policy, horizon_s: float, seeds: int = S
 
     The gain of a policy is the sum of those of its PRBs.
     """
-    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), seeds, seed)
+    prbs = _prbs([policy])
+    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), seeds, seed, prbs)
     wanted = blocked(policy, futures) & futures.ue
     hit = np.count_nonzero(wanted & futures.interferer, axis=(0, 1))
-    gains = set(np.flatnonzero(2 * hit > np.count_nonzero(wanted, axis=(0, 1))).tolist())
+    gains = set(prbs[2 * hit > np.count_nonzero(wanted, axis=(0, 1))].tolist())
     spans = [replace(span, prbs=tuple(prb for prb in span.prbs if prb in gains)) for span in policy.spans]
     return Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
+
+
+def _prbs(policies: Sequence[Policy]) -> NDArray[np.int64]:
+    """All that they name."""
+    return np.array(sorted({prb for one in policies for span in one.spans for prb in span.prbs}), np.int64)
 
 
 def _objection(policy: Policy, n_prbs: int) -> Refusal | None:
@@ -184,12 +197,12 @@ def _judged(policy: Policy, figures: dict[str, Estimate]) -> Outcome:
     return Outcome(policy, figures, Refusal("worse" if gain.mean < 0 else "no-gain", text))
 
 
-def _figures(policies: Sequence[Policy], futures: Futures) -> NDArray[np.float64]:
+def _figures(policies: Sequence[Policy], futures: Futures, n_prbs: int) -> NDArray[np.float64]:
     """In PRB-ms, shape ``(policies, figures, seeds)``."""
     ue, interferer = futures.ue, futures.interferer
     hit, clean = ue & interferer, ue & ~interferer
     harm_of_nothing = _sum(hit)
-    used_of_nothing, all_of_it = _sum(ue | interferer), np.full(len(ue), float(ue[0].size))
+    used_of_nothing, all_of_it = _sum(ue | interferer), np.full(len(ue), float(ue.shape[1] * n_prbs))
     rows = []
     for policy in policies:
         block = blocked(policy, futures)

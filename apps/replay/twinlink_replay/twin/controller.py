@@ -29,7 +29,7 @@ from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
-SPACING_NS = 20 * MS
+SPACING_NS = 30 * MS
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
 BAR_NS = 5_000 * MS
@@ -66,8 +66,8 @@ class Controller:
         first_prb: number of a record's first PRB in the carrier.
 
     Attributes:
-        seen_ns: when the interference that the last list adds was first observed; of one that adds nothing, when the
-            record was that led to it.
+        seen_ns: when the interference that the last list adds was first observed; of a list that adds nothing, or could
+            not leave before, when the record was observed that led to it.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Controller:
         self._first_ns = np.zeros(n_prbs, np.int64)  # when the interference that lasts was first observed
         self._barred_ns = np.full(n_prbs, NEVER, np.int64)  # until when a PRB is not requested
         self.seen_ns = 0
+        self._observed_ns = self._hindered_ns = NEVER  # the newest record, and the newest at which no list could leave
         self._present: tuple[int, ...] = ()
         self._requested: PrbBlock | None = None
         self._requested_ns = NEVER
@@ -107,6 +108,7 @@ class Controller:
         in_sync: bool = True,
         holds: bool = False,
         observed_ns: int = 0,
+        waits: bool = False,
     ) -> list[Change | PrbBlock | Held]:
         """Take in a record's filtered answer; returns the changes to report and the blocks to send.
 
@@ -117,9 +119,15 @@ class Controller:
             in_sync: whether the record is recent enough for a decision; otherwise changes are only reported.
             holds: whether decisions are held back.
             observed_ns: when the record was observed.
+            waits: whether a newer record is at hand, with which it is decided instead.
         """
         self._first_ns[interfered & (self._detected_ns <= monotonic_ns - HOLD_NS)] = observed_ns
         self._detected_ns[interfered] = monotonic_ns
+        self._observed_ns = observed_ns
+        if holds or not in_sync:
+            self._hindered_ns = observed_ns
+        if waits:
+            return []
         todo: list[Change | PrbBlock | Held] = []
         wanted = self._detected_ns > monotonic_ns - HOLD_NS
         due = monotonic_ns - self._changed_ns >= SPACING_NS
@@ -153,6 +161,7 @@ class Controller:
         """
         if self._requested is None or not self._requested.prbs:
             return None
+        self._hindered_ns = self._observed_ns
         if bar:
             self._barred_ns[np.array(self._requested.prbs) - self._first_prb] = monotonic_ns + BAR_NS
         return self._make_block((), reason, wall_ns, monotonic_ns)
@@ -169,14 +178,17 @@ class Controller:
             return False
         if result.status == "rejected" and result.reason.partition(":")[0] not in get_args(SignatureRule):
             self._retry_ns = SYNC_RETRY_NS if result.reason.startswith("sync:") else RETRY_NS
+            self._hindered_ns = self._observed_ns
             return True
         if result.status == "cleared" and self._requested.prbs:
+            self._hindered_ns = self._observed_ns
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed
         return False
 
     def refused(self, monotonic_ns: int) -> None:
         """The list that `observe` returned last is not sent."""
         assert self._requested is not None
+        self._hindered_ns = self._observed_ns
         self._refused = self._requested.prbs, monotonic_ns + TRIAL_RETRY_NS
         self._requested, self._requested_ns, self._retry_ns = self._before
 
@@ -197,7 +209,7 @@ class Controller:
         if prbs != self._requested_prbs:
             added = set(prbs).difference(self._requested_prbs)
             times = (int(self._first_ns[prb - self._first_prb]) for prb in added)
-            self.seen_ns = min(times, default=observed_ns)
+            self.seen_ns = min((time_ns for time_ns in times if time_ns > self._hindered_ns), default=observed_ns)
 
     def _is_due(self, prbs: tuple[int, ...], monotonic_ns: int) -> bool:
         if prbs == self._refused[0] and monotonic_ns < self._refused[1]:

@@ -74,6 +74,7 @@ class Decisions:
         self._settings = validity_ms, protected, control
         self._reported_another_twin = not control  # a twin that only observes may run beside one that decides
         self._last_proposed: tuple[str, tuple[int, ...]] | None = None
+        self._last_refused: tuple[int, ...] | None = None  # since a list left
         self._last_result: tuple[str, str, tuple[int, ...]] | None = None
         self._source = SourceSelection()
         self._controller: Controller | None = None
@@ -106,6 +107,7 @@ class Decisions:
         ue: NDArray[np.bool_],
         record: Record,
         changed: Callable[[Change], object],
+        waits: bool = False,
     ) -> None:
         """Take in the answer about a record.
 
@@ -113,6 +115,7 @@ class Decisions:
             interfered, ue: whether an interferer, and whether a UE is on a PRB; of shape ``(n_prbs,)``.
             record: that was analysed.
             changed: is called with each change of the PRBs with interference.
+            waits: as of `Controller.observe`.
         """
         assert self._controller
         holds = self._fidelity.low  # before the time is taken: a decision is not older than that it may leave
@@ -124,7 +127,9 @@ class Decisions:
                 old = now_ns - record.sent_ns > self._sync.thresholds.out_after * 1e9  # a backlog; newer ones follow
                 in_sync = self._sync.state is State.IN_SYNC and not old
             self._supervise(holds, now_ns, monotonic_ns, ue, record.observed_ns)
-            for item in self._controller.observe(interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns):
+            for item in self._controller.observe(
+                interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns, waits
+            ):
                 if isinstance(item, Change):
                     changed(item)
                 elif isinstance(item, Held):
@@ -133,6 +138,7 @@ class Decisions:
                     self._propose(block, self._controller.seen_ns)
                 else:
                     self._controller.refused(monotonic_ns)
+                    self._refuse(item, self._controller.seen_ns)
 
     def look(self) -> None:
         """Take back a block that must not stand by now; call it several times a second, and when a digest has come."""
@@ -245,6 +251,7 @@ class Decisions:
         story = self.stories.of(block.id)
         # One that was rejected is repeated with its id, and one that is renewed may leave in another part.
         is_new = bool(block.prbs) and (story is None or story.ended or story.prbs != block.prbs)
+        self._last_refused = None
         if is_new:
             story = self.stories.begin(block, node, epoch or 0, seen_ns, self.trials.last)
         try:
@@ -265,6 +272,13 @@ class Decisions:
         else:
             self._ends(block, sent_ns)
         self._report_proposed(block, renews)
+
+    def _refuse(self, block: PrbBlock, seen_ns: int) -> None:
+        """The twin's model refuses a list; of those that it refuses in a row, the first one has a story."""
+        last, self._last_refused = self._last_refused, block.prbs
+        if last != block.prbs and self.stories.of(block.id) is None and self.trials.last is not None:
+            story = self.stories.begin(block, self._source.node(self._source.epoch), 0, seen_ns, self.trials.last)
+            self.stories.refused(story)
 
     def _ends(self, block: PrbBlock, sent_ns: int) -> None:
         """An empty list was sent: it ends the block that stands."""

@@ -61,7 +61,7 @@ class Stories:
         if before is not None and not before.ended:
             self.note(before, "replaced", None, "twin", "by another part of the list")
         story = Story(block.id, block.prbs, self._twin, exporter)
-        self._epoch = epoch
+        self._epoch = epoch or self._epoch
         if seen_ns is not None:
             story.note("seen", seen_ns, "exporter", block.reason)
         if tried is None:
@@ -90,14 +90,20 @@ class Stories:
         self._last_heard_ns[story.id] = mono_ns + validity_ms * 1_000_000 + PATIENCE_NS
         self.note(story, "sent", time_ns, "twin")
 
+    def refused(self, story: Story) -> None:
+        """The twin's model refused it: it does not leave."""
+        self._last_heard_ns[story.id] = 0
+        tried = story.stages["tried"]
+        self.note(story, "refused", tried.time_ns, "twin")
+
     def of(self, id: str) -> Story | None:
         """The story of a decision, unless it is too old."""
         return self._stories.get(id)
 
     @property
     def newest(self) -> Story | None:
-        """The story of the last block."""
-        return next(reversed(self._stories.values()), None)
+        """The story of the last block that was sent."""
+        return next((one for one in reversed(self._stories.values()) if "sent" in one.stages), None)
 
     def answered(self, result: PrbBlockResult, of_newest: bool = False) -> None:
         """A result came from the exporter; ``of_newest``: it does not name the decision, which is the newest."""
@@ -135,7 +141,7 @@ class Stories:
         self._journal.event("decision", f"decision {story.line()}", **story.as_dict())
 
     def _changed(self, story: Story) -> None:
-        story.offset = self._clock(self._epoch) or story.offset
+        story.offset = (self._clock(self._epoch) if self._epoch else None) or story.offset
         if story.id not in self._on_air and (took := story.since("on air")) is not None:
             self._on_air.append(story.id)
             self.took_ns.append(took[0])

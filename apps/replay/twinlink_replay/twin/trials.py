@@ -24,6 +24,7 @@ from .controller import HOLD_NS, MS
 HORIZON_MS = 2000  # beyond it the cell has forgotten how it was, and a block is tried again when it is renewed
 ON_AIR_MS = STEP_MS  # from a decision to the gNB
 OTHER_SEED = 1  # for what was chosen by the first futures, which would flatter it
+RECENT = 300  # steps that show the state of the cell now; its laws are those that the runs ahead were made by
 FIT_CALLS = 50  # calls of `add` after which the runs ahead are made to suit what was heard since
 
 
@@ -58,7 +59,7 @@ class Trials:
         """Records of these PRBs follow, of which nothing was heard yet."""
         self._heard = Heard(n_prbs) if self._enabled else None
         self._first_prb, self._blocked = first_prb, np.zeros(n_prbs, np.bool_)
-        self._ready = usual(n_prbs)
+        self._ready, self._ahead = usual(n_prbs), None
         while self._enabled and prepare(self._ready, HORIZON_MS // STEP_MS, SEEDS):
             pass
 
@@ -85,9 +86,9 @@ class Trials:
         if self._heard is None or not block.prbs:
             return block
         begun_ns = time.monotonic_ns()
-        cell = fit(self._heard)
+        cell, ready = fit(self._heard, RECENT), self._ready
         if cell:
-            cell = replace(cell, load=self._ready.load, dwell_steps=self._ready.dwell_steps)
+            cell = replace(cell, load=ready.load, dwell_steps=ready.dwell_steps, stays=ready.stays)
         end_ms = min(max(block.validity_ms, ON_AIR_MS + STEP_MS), HORIZON_MS)
         span = Span(ON_AIR_MS, end_ms, tuple(self._local(block.prbs)), HOLD_NS // MS)
         policy = Policy("block", (span,))
@@ -106,7 +107,7 @@ class Trials:
         return None if outcome.refusal else block
 
     def _outcome(self, cell: Cell | None, policy: Policy, seed: int = 0) -> Outcome:
-        return try_policies(cell, [policy], HORIZON_MS / 1000, seed=seed).outcomes[0]
+        return try_policies(cell, [policy], HORIZON_MS / 1000, seed=seed, everywhere=False).outcomes[0]
 
     def described(self) -> dict[str, Any]:
         """All of it, as plain data; None is not known."""

@@ -140,8 +140,7 @@ class Twin:
         if self.watcher:
             self.watcher.on_analysed(ours, answer.occupied, interfered)
         self.decisions.trials.add(ours, answer.occupied | interfered, interfered)
-        for k in range(len(ours)):
-            self._decide(self.records + k, interfered[k], ue[k], ours[k])
+        self._decide(ours, interfered, ue)
         if self._recording:
             self._recording.add(ours, features.power, interfered, analysed_ns, free)
             self._recording.add_smoothed(smoothed)
@@ -168,8 +167,7 @@ class Twin:
         if self.watcher:
             self.watcher.on_analysed(records, loud, interfered)
         self.decisions.trials.add(records, loud, interfered)
-        for k, record in enumerate(records):
-            self._decide(self.records + k, interfered[k], ue[k], record)
+        self._decide(records, interfered, ue)
         if self._recording:
             self._recording.add(records, power, interfered, analysed_ns, free)
             self._recording.add_smoothed([Smoothed(self.records, interfered, loud)])
@@ -248,8 +246,11 @@ class Twin:
             )
         self._journal.event("foreign", text, node=node or None, epoch=record.epoch, **carrier._asdict())
 
-    def _decide(self, index: int, interfered: NDArray[np.bool_], ue: NDArray[np.bool_], record: Record) -> None:
-        self.decisions.decide(interfered, ue, record, partial(self._report_change, index))
+    def _decide(self, records: list[Record], interfered: NDArray[np.bool_], ue: NDArray[np.bool_]) -> None:
+        """Of records that came at once, with the newest."""
+        for k, record in enumerate(records):
+            changed = partial(self._report_change, self.records + k)
+            self.decisions.decide(interfered[k], ue[k], record, changed, waits=k < len(records) - 1)
 
     def _report_change(self, index: int, change: Change) -> None:
         if self.watcher:

@@ -63,8 +63,9 @@ export class Stream {
     this.next = sequence + 1n;
     if (!found) return;
     this.missing.add(first, sequence);
-    if (this.repairs) this.#nak([[first, sequence]], this.missing.all[0][0]);
-    else this.#gap(first, sequence);
+    if (this.repairs) return this.#nak([[first, sequence]], this.missing.all[0][0]);
+    this.#gap(first, sequence);
+    if (this.missing.count > MAX_RANGES_KEPT) this.missing.all.shift();   // what comes late of it counts as repeated
   }
 
   #gap(first, end) { this.node.gap(this, first, end); }

@@ -81,15 +81,19 @@ class Link {
     this.#drain();
   }
 
+  // Acks leave before the program gets the messages: it may take long, or throw.
   #drain() {
+    this.#transmit();
+    const isUp = this.#socket.readyState === WebSocket.OPEN && this.#node.isUp;
+    if (isUp !== this.isUp) this.#calls.state(this.isUp = isUp);
+    for (const one of this.#node.events()) this.#calls.event(one);
     for (const flow of this.#flows) {
       for (let one = this.#node.take(flow, now()); one; one = this.#node.take(flow, now())) this.#calls.message(one);
     }
-    for (const one of this.#node.transmits()) this.#send(one);
-    for (const one of this.#node.events()) this.#calls.event(one);
-    const isUp = this.#socket.readyState === WebSocket.OPEN && this.#node.isUp;
-    if (isUp !== this.isUp) this.#calls.state(this.isUp = isUp);
+    this.#transmit();                    // what was taken may have made room
   }
+
+  #transmit() { for (const one of this.#node.transmits()) this.#send(one); }
 
   #send({ topic, frame }) {
     if (this.#socket.readyState !== WebSocket.OPEN) return this.#node.count("unsent");
