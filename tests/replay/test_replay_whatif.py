@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,8 @@ RECORDS, N_PRBS = 180, 51
 HEARD = hear(Scene(n_prbs=N_PRBS, n_records=RECORDS, interferers=(Interferer(160, RECORDS, 30, 36, 20),)), 31)
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whatif") / "twin.mcap"
+def record(path: Path, then_s: float = 0) -> Path:
+    """A recording of the twin's side, which goes on for so long without a record."""
     with pair("zeromq", free_endpoint()) as (twin, gnb):
         arrived: list[int] = []
         twin.receiver("spectrum", handler=lambda message: arrived.append(message.sequence))
@@ -29,7 +29,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 sender.send(Spectrum(samples, N_PRBS, 30_000, 3.6192e9, 10**18 + number * 10_000_000).encode())
             sender.flush(patience())
             wait_until(lambda: len(arrived) == RECORDS)
+            if then_s:
+                time.sleep(then_s)
+                gnb.sender("telemetry").send(b"later")
+                assert twin.receiver("telemetry").receive(patience()) is not None
     return path
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("whatif") / "twin.mcap")
 
 
 def whatif(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -69,3 +78,13 @@ def test_without_a_block_that_leaves_the_exit_code_is_1_and_bad_arguments_are_3(
         assert done.returncode == 3
         assert arguments[0] in done.stderr
     assert whatif("/nowhere.mcap").returncode == 2
+
+
+def test_what_was_not_heard_any_more_is_not_tried_as_if_it_were_now(tmp_path: Path) -> None:
+    path = str(record(tmp_path / "twin.mcap", then_s=1.0))
+    done = whatif(path, "--json")
+    at_s = lines(done)[-1]["at_s"]
+    assert done.returncode == 0  # the end of the records, not of the recording
+    late = whatif(path, "--at", f"{at_s + 0.8:.4f}")
+    assert late.returncode == 3
+    assert "the newest record is 0.8 s older" in late.stderr

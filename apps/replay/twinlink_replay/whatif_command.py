@@ -34,7 +34,7 @@ def add_options(parser: Parser) -> None:
         "--block", action="append", type=_block, metavar="PRBS[:MS]", help="a block to try; repeat for more"
     )
     parser.add_argument(
-        "--at", type=convert.above_0, metavar="SECONDS", help="when, from the recording's begin (its end)"
+        "--at", type=convert.above_0, metavar="SECONDS", help="when, from the recording's begin (last record)"
     )
     parser.add_argument("--horizon", type=convert.above_0, default=2.0, metavar="SECONDS", help="how far to look ahead")
     parser.add_argument("--seeds", type=convert.whole(2, 1000), default=32, help="futures to try in")

@@ -15,7 +15,7 @@ from twinlink.spectrum import Spectrum
 
 from ..detection.detector import Detector
 from ..detection.features import prb_features, subcarrier_power
-from .heard import STEP_MS, STEPS, Heard
+from .heard import MAX_GAP, STEP_MS, STEPS, Heard
 
 FLOWS = "spectrum", "control-result"
 SETTLES_S = 5.0  # of the detector, before what is heard
@@ -44,27 +44,33 @@ class Recorded:
 
 
 def hear(paths: Sequence[Path], at_s: float | None) -> Recorded:
-    """Hear a recording until a time; None: until its end.
+    """Hear a recording until a time; None: until its last record.
 
     Raises OSError; RecordingError where a file is none; ConfigurationError where there is nothing to hear.
     """
     whole = Playback(paths, flows=("spectrum",))
     length_s = (whole.end_ns - whole.begin_ns) / 1e9
-    if at_s is None:
-        at_s = length_s
+    given_s, at_s = at_s, length_s if at_s is None else at_s
     if not 0 < at_s <= length_s:
         raise ConfigurationError(f"--at {at_s:g}: the recording has {length_s:.3f} s, and something must be heard")
     begin_s = max(0.0, at_s - STEPS * STEP_MS / 1000 - SETTLES_S)
     playback = Playback(paths, flows=FLOWS, start_s=begin_s, end_s=at_s)
-    hearing = _Hearing()
+    hearing, newest_ns = _Hearing(), 0
     for one in playback.items():
         if one.payload is not None and one.flow == "spectrum":
             hearing.take(_spectrum(one.payload))
+            newest_ns = one.due_ns
         elif one.payload is not None:
             hearing.answered(one.payload)
     hearing.analyse()
     if hearing.heard is None:
         raise ConfigurationError(f"no record is in the recording before {at_s:g} s: choose a later time with --at")
+    newest_s = (newest_ns - whole.begin_ns) / 1e9
+    if given_s is None:
+        at_s = newest_s
+    elif at_s - newest_s > MAX_GAP * STEP_MS / 1000:
+        text = f"the newest record is {at_s - newest_s:.1f} s older, and how the cell is then is not known"
+        raise ConfigurationError(f"--at {at_s:g}: {text}: choose {newest_s:.3f}, or a time with records")
     prbs = tuple(np.flatnonzero(hearing.interfered).tolist())
     return Recorded(hearing.heard, at_s, prbs, hearing.records, hearing.others, playback.problems)
 
