@@ -210,3 +210,19 @@ def test_of_several_cells_one_of_so_many_slots_is_sent(make: Callable[..., Obser
             observations.send(all_read=True)
         observations.close()
     assert [(slot.slot, slot.missing) for slot in slots(sent)] == [(1, 0), (3, 0), (5, 0), (7, 0)]
+
+
+@pytest.mark.parametrize("before_ns", [0, 60 * 10**9])
+def test_a_gnb_whose_clock_is_set_has_not_left_out_the_slots_of_half_a_century(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory, before_ns: int
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    indicate(observations, *(memory.write(before_ns) for _ in range(3)))
+    for later in range(3):
+        indicate(observations, memory.write(1_764_259_200 * 10**9 + later))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    assert [slot.missing for slot in slots(sent)] == [0] * 6
+    assert observations._counters.slots_not_indicated == 0
