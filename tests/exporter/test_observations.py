@@ -41,9 +41,9 @@ def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
     with Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
-        carrier = Carrier(24, 15)  # a slot takes a second: nothing is late because this machine is busy
-        yield lambda sent, together=1, every=1: Observations(
-            carrier,
+        # At 15 Hz, a slot takes a second: nothing is late because this machine is busy.
+        yield lambda sent, together=1, every=1, scs_hz=15: Observations(
+            Carrier(24, scs_hz),
             Reduction(every=every, slots_per_message=together),
             Counters(),
             journal,
@@ -226,3 +226,20 @@ def test_a_gnb_whose_clock_is_set_has_not_left_out_the_slots_of_half_a_century(
     observations.close()
     assert [slot.missing for slot in slots(sent)] == [0] * 6
     assert observations._counters.slots_not_indicated == 0
+
+
+def test_more_missing_slots_than_a_slot_can_tell_are_told_by_the_next_ones_too(
+    make: Callable[..., Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations, hour_ns = make(sent, scs_hz=240_000), 3600 * 10**9
+    for hour in range(100):
+        indicate(observations, memory.write(hour * hour_ns))
+    for later in range(2):
+        indicate(observations, memory.write(99 * hour_ns + (later + 1) * 62_500))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    counters = observations._counters
+    assert counters.slots_not_indicated > 2**32
+    assert sum(slot.missing for slot in slots(sent)) == counters.slots_not_indicated + counters.slots_late
