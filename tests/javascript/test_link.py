@@ -78,6 +78,26 @@ connect("{endpoint.replace("tcp/", "ws://")}", {{
         viewer.wait_for("peer_down", before)
 
 
+def test_a_message_that_waits_keeps_no_frame_that_is_much_longer(run: Callable[[str], Program]) -> None:
+    viewer = run(f"""
+import {{ Kind, compose }} from "{MODULE.as_uri()}/frames.js";
+const now = {{ monoMs: 1, unixNs: 1n }}, node = new ReceivingNode({{ node: "viewer", epoch: 1n, now }});
+const frame = (kind, sequence, body) => compose(kind, 2n, sequence, 1n, body);
+const hello = {{ node: "gnb", heard: {{}}, flows: {{}}, repairs: true }};
+node.subscribe("f");
+node.receive("traffic/_link", frame(Kind.HELLO, 1n, new TextEncoder().encode(JSON.stringify(hello))), now);
+for (const sequence of [1n, 2n, 0n]) {{
+  const messages = [frame(Kind.DATA, sequence, new Uint8Array(9)), frame(Kind.DATA, 1n, new Uint8Array(1e6))];
+  node.receive("traffic/f", frame(Kind.BUNDLE, 0n, Buffer.concat(messages)), now);
+}}
+for (let one = node.take("f", now); one; one = node.take("f", now)) {{
+  console.log(one.sequence, one.payload.length, one.payload.buffer.byteLength);
+}}
+console.log("end");""")
+    viewer.wait_for("end")
+    assert viewer.lines == ["0n 9 9", "1n 9 9", "2n 9 9", "end"]
+
+
 class SilentPath:
     """A path of TCP from a port of its own, whose connections can go silent without an end."""
 
