@@ -343,6 +343,8 @@ def _cells_of(message: dict[str, Any]) -> Any:
     if not found:
         raise ValueError("none of its cells has iq_samples")
     first, *others = (_reference_of(SlotIndication, {**message, **cell, "n_cells": len(found)}) for cell in found)
+    if any(other.shm_name != first.shm_name for other in others):
+        raise ValueError("the rows of its cells are expected in one shared memory")
     return replace(first, others=tuple(others), names_cells=True)
 
 
