@@ -161,6 +161,20 @@ def test_a_time_that_no_clock_has_counts_as_none(
     assert [(slot.gnb_ns, slot.clock, slot.missing) for slot in slots(sent)] == [(0, Clock.UNKNOWN, 0)] * 2
 
 
+def test_a_time_that_no_clock_has_counts_as_none_of_a_cell_that_is_named_second_too(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    for order in ((41, 42), (42, 41)):
+        first, second = (replace(memory.write(2**64 - 1), cell_id=cell) for cell in order)
+        indicate(observations, replace(first, others=(second,), names_cells=True))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    assert [(slot.gnb_ns, slot.clock, slot.missing) for slot in slots(sent)] == [(0, Clock.UNKNOWN, 0)] * 2
+
+
 def test_a_copy_does_not_count_if_the_gnb_came_round_meanwhile(
     make: Callable[[list[bytes]], Observations], memory: GnbMemory
 ) -> None:

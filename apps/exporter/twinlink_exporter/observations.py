@@ -257,8 +257,6 @@ class Observations:
 
     def _indicated_slot(self, indication: SlotIndication, observed_ns: int) -> None:
         counters, reader = self._counters, self._reader
-        if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
-            indication = replace(indication, timestamp=0)
         try:
             if not reader.is_open(indication.shm_name):
                 self.finish()
@@ -267,6 +265,8 @@ class Observations:
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
             indication, ours = self._one_cell.choose(indication)
+            if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
+                indication = replace(indication, timestamp=0)
             slot = reader.indicated(indication, observed_ns, ours)
         except SharedMemoryError as error:
             counters.indications += 1
