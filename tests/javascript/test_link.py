@@ -78,6 +78,24 @@ connect("{endpoint.replace("tcp/", "ws://")}", {{
         viewer.wait_for("peer_down", before)
 
 
+def test_a_clock_that_is_set_while_it_runs_is_followed(run: Callable[[str], Program], endpoint: str) -> None:
+    viewer = run(f"""
+const real = Date.now;
+connect("{endpoint.replace("tcp/", "ws://")}", {{
+  node: "viewer", flows: ["f"],
+  message: ({{ sequence, sentNs, receivedNs }}) => {{
+    console.log(`message ${{sequence}} after ${{(receivedNs - sentNs + 1_800_000_000_000n) / 3_600_000_000_000n}} h`);
+    Date.now = () => real() + 3_600_000;
+  }},
+}});""")
+    with twinlink.open("websocket", listen=endpoint, node="gnb") as link:
+        link.wait_ready(patience())
+        sender = link.sender("f")
+        for number in range(2):
+            sender.send(b"")
+            viewer.wait_for(f"message {number} after {number} h")
+
+
 def test_a_message_that_waits_keeps_no_frame_that_is_much_longer(run: Callable[[str], Program]) -> None:
     viewer = run(f"""
 import {{ Kind, compose }} from "{MODULE.as_uri()}/frames.js";

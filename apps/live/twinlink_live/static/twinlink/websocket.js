@@ -6,6 +6,7 @@ import { ReceivingNode } from "./node.js";
 
 const TICK_MS = 50, RECONNECT_MS = 500;
 const LATE_MS = 300;                     // a tick so late was held up, and so may be what has arrived
+const CLOCK_MS = 5;                      // between Unix time and that since the page's origin, beyond their resolution
 const SILENT_MS = 6000;                  // a connection on which nothing comes; of a listener, hellos do
 
 const SETTINGS = ["node", "windowOctets", "maxPayload"];
@@ -13,9 +14,12 @@ const NO_WEBSOCKET = "this program has no WebSocket: use Node 22 or newer, or no
 
 const encoder = new TextEncoder(), decoder = new TextDecoder();
 
+// The clock that never goes back stops while a computer sleeps, and does not notice when the time is set.
+let originMs = performance.timeOrigin;
 const now = () => {
-  const monoMs = performance.now();
-  return { monoMs, unixNs: BigInt(Math.round((performance.timeOrigin + monoMs) * 1000)) * 1000n };
+  const monoMs = performance.now(), originNowMs = Date.now() - monoMs;
+  if (Math.abs(originNowMs - originMs) > CLOCK_MS) originMs = originNowMs;
+  return { monoMs, unixNs: BigInt(Math.round((originMs + monoMs) * 1000)) * 1000n };
 };
 
 // Opens a link to a listener's URL, of scheme ws or wss, and connects again whenever its connection ends, until it is
