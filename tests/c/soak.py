@@ -45,7 +45,7 @@ def ended(program: Program, number: signal.Signals) -> None:
     before = program.process.poll()
     code = program.end(number)
     if before is not None or code not in (0, -signal.SIGKILL):
-        text = f"{program.process.args} was to run until {number.name}"
+        text = f"{program.process.args!r} was to run until {number.name}"
         raise RuntimeError(f"{text}: exit code {code}, {program.lines[-5:]}")
 
 
