@@ -344,6 +344,7 @@ class Link(Attachments, Misnamed):
         self._state.closed_because = "was opened before this process was forked; open another one here"
         self._state.closing = True
         self._leader_follower.abandon()
+        self._heartbeat_thread.abandon()
         self._driver.new_locks()
         for sender in list(self._senders.values()):
             sender._new_locks()

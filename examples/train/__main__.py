@@ -40,9 +40,9 @@ def _parser() -> Parser:
     parser = Parser(prog=f"python -m {PROGRAM}", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a folder that is not there yet")
     parser.add_argument("--seed", type=int, default=1, help="of scenes, cells, weights and intervals (%(default)s)")
-    parser.add_argument("--thin", action="store_true", help="a small set in a minute: shows the path, and no margin")
+    parser.add_argument("--thin", action="store_true", help="a small set: shows the path, and no margin")
     parser.add_argument("--no-loop", dest="loop", action="store_false", help="end with the report")
-    parser.add_argument("--keep-recordings", action="store_true", help="keep what was recorded: 350 MB")
+    parser.add_argument("--keep-recordings", action="store_true", help="keep what was recorded: 1.1 GB")
     return parser
 
 

@@ -110,6 +110,8 @@ def verdict(found: dict[str, Any]) -> str:
     low, high = first["interval"]
     text = f"F1 {first['model']['f1']:.3f} against {first['rule']['f1']:.3f}, by {first['margin']:+.3f}"
     text += f" ({LEVEL} % interval {low:+.3f} to {high:+.3f}, bootstrap over {len(found['runs'])} unseen runs)"
+    if missing := found["set"].get("missing_records"):
+        text += f"; {missing} records are missing, so that another run of this seed gives other figures"
     return f"the model {'beats' if first['beats'] else 'does not beat'} the rule: {text}"
 
 

@@ -16,13 +16,16 @@ def test_shows_sets_and_removes(start: Start) -> None:
         state = link.state("prb-block")
         version = state.desire("cell-1", {"prbs": [40, 41]}, expires_s=1000)
         state.report("cell-1", b"\x00\x01", answers=version)
+        state.report("cell-9", {"text": 500 * "x"})
         shown = start("state", "show", "prb-block", "--connect", at)
         assert shown.code() == 0
         assert shown.out[0].split() == ["key", "column", "set", "by", "age", "s", "ends", "in", "s", "answers", "value"]
         assert [line.split()[0:3] for line in shown.out[1:]] == [
             ["cell-1", "desired", "twin-1"],
             ["cell-1", "reported", "twin-1"],
+            ["cell-9", "reported", "twin-1"],
         ]
+        assert shown.out[3].endswith("xxx... (511 characters; --json has all)")
         assert shown.out[1].endswith('- {"prbs":[40,41]}')
         assert shown.out[2].endswith("it 2 octets: 00 01")
 

@@ -39,6 +39,7 @@ twinlink state remove prb-block cell-1 --connect 10.0.0.5
 """
 _QUIET_S = 0.3  # without a change: what the peers know is here
 _SETTLE_S = 1.0  # at most, where a value changes all the time
+_SHOWN = 240  # characters of a value
 _RENEWALS = 3  # of a value that is held, while it would stand
 
 
@@ -157,7 +158,7 @@ def _show(given: argparse.Namespace, link: Link, state: State, stop: Stop) -> in
             on_one_line(row["key"]), row["column"], on_one_line(row["set_by"]), decimal(row["age_ns"] / 1e9),
             looking.UNKNOWN if remaining is None else decimal(remaining),
             looking.UNKNOWN if not answers else "it" if answers == row["desired_version"] else "older",
-            on_one_line(row["value"]),
+            _shown(row["value"]),
         )  # fmt: skip
     of = " of these keys" if given.words else ""
     up = ", ".join(map(on_one_line, link.peers())) or "no peer"
@@ -216,8 +217,14 @@ def _record(change: Change) -> dict[str, Any]:
 
 def _line(row: dict[str, Any]) -> str:
     ends = f" (ends in {decimal(row['remaining_s'])} s)" if row["remaining_s"] is not None else ""
-    value = f": {on_one_line(row['value'])}" if row["value"] is not None else ""
+    value = f": {_shown(row['value'])}" if row["value"] is not None else ""
     return f"{on_one_line(row['key'])} {row['column']}, by {on_one_line(row['set_by'])}{ends}{value}"
+
+
+def _shown(value: str) -> str:
+    """A value on one line; of a long one the beginning."""
+    text = on_one_line(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters; --json has all)"
 
 
 _RUN: dict[str, Callable[..., int]] = {"show": _show, "watch": _watch, "set": _write, "remove": _write}

@@ -63,8 +63,8 @@ class CallbackQueue:
         self.is_watched = True
         self.watch: Callable[[], None] = lambda: None
         self._driver = driver
-        self._is_same_call = False  # set by `stand_in`, cleared when a call ends
-        self._idle_checks = 0  # of `stand_in` in a row that found no call
+        self._is_same_call = False  # set by `look`, cleared when a call ends
+        self._idle_checks = 0  # of `look` in a row that found no call
         self._logged: dict[str, tuple[float, int]] = {}  # flow -> monotonic s, errors then
 
     def enqueue(self, function: Callable[[Any], None], arguments: Sequence[Any], flow: str) -> None:
@@ -118,16 +118,20 @@ class CallbackQueue:
         if message is not None and handler is not None:
             handler(message)
 
+    def look(self) -> bool:
+        """Whether a call is being made that was being made at the last look.  For one other thread at a time."""
+        is_same_call, self._is_same_call = self._is_same_call, True
+        self._idle_checks = self._idle_checks + 1 if is_same_call and not self.running else 0
+        self.is_watched = self._idle_checks < IDLE_CHECKS
+        return is_same_call and self.running
+
     def stand_in(self, read: Callable[[], None]) -> bool:
-        """Call ``read``, which may receive but calls no handler, if the same handler has run since the last call.
+        """Call ``read``, which may receive but calls no handler, if the same handler has run since the last `look`.
 
         Returns whether it did.  For one other thread.  Meanwhile the thread that leads calls handlers, or waits.  Each
         of the two first sets its own state (``has_stand_in``; ``running`` or ``nested``), then reads the other's.
         """
-        is_same_call, self._is_same_call = self._is_same_call, True
-        self._idle_checks = self._idle_checks + 1 if is_same_call and not self.running else 0
-        self.is_watched = self._idle_checks < IDLE_CHECKS
-        if not is_same_call:
+        if not self.look():
             return False
         self.has_stand_in = True
         try:

@@ -33,12 +33,13 @@ from numpy.typing import NDArray
 
 from twinlink.prbs import format_prbs
 
+from ..twin.controller import MS, SPACING_NS
 from .cell import MIN_STEPS, Cell
 from .futures import MAX_STEPS, Futures, draw
 from .heard import STEP_MS
 from .policy import NOTHING, Policy, blocked
 
-SPACING_MS = 50  # as of the twin's `Controller`
+SPACING_MS = SPACING_NS // MS  # the twin's own lists keep it
 MIN_KEPT = 0.5
 SEEDS = 32
 LEVEL = 0.95
