@@ -91,3 +91,13 @@ def test_wherever_ctrl_c_comes_the_next_event_brings_what_was_left() -> None:
         if not came:
             break
     assert moment > 4
+
+
+def test_a_call_that_has_just_begun_after_an_idle_time_is_not_taken_for_one_that_takes_long() -> None:
+    due = queue_of_calls()
+    while due.is_watched:
+        assert not due.look()
+    looks: list[bool] = []
+    due.enqueue(lambda _: looks.extend([due.look(), due.look()]), (0,), "flow")
+    due.run()
+    assert looks == [False, True]

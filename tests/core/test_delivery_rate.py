@@ -17,6 +17,7 @@ from twinlink.protocol.send.congestion import (
     MIN_IN_FLIGHT_OCTETS,
     DeliveryRateEstimator,
 )
+from twinlink.protocol.send.in_flight import FRAMING_OCTETS
 from twinlink.protocol.session import FlowOptions
 
 MOST = 2 * 1024 * 1024
@@ -173,3 +174,17 @@ def test_on_a_quick_path_few_long_messages_leave_in_fragments() -> None:
         sender.send(bytes(2**20))
     made.run_until(lambda: len(got) == 40)
     assert len(fragments) < 30
+
+
+def test_what_was_lost_on_the_way_was_not_delivered() -> None:
+    """Else a queue on the way that overflows would seem to take all that is sent into it, and be sent more."""
+    made = pair()
+    got, sender = made.far.receive("flow"), made.near.sender("flow")
+    made.path.loss = 0.3
+    for _ in range(300):
+        sender.send(bytes(2000))
+        made.run(MS)
+    made.path.loss = 0.0
+    made.run_until(lambda: len(got) == 300 and not sender.stats()["outstanding"])
+    assert sender.stats()["repaired"] > 50
+    assert sender.core.in_flight.delivered == 300 * (2000 + FRAMING_OCTETS)

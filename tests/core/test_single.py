@@ -14,8 +14,14 @@ from tests.core.interrupting import interrupted
 from tests.core.pair import MS, End, Pair, pair
 from twinlink import SendTimeout
 from twinlink.protocol import session as session_module
+from twinlink.protocol.frames import REJECTED, Kind
+from twinlink.protocol.frames import frame as make_frame
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.protocol.send import feedback, single
+from twinlink.protocol.send.flow import SendFlow
+from twinlink.protocol.send.flow_control import MAX_UNCONSUMED, MAX_UNREPORTED_ACKS, SLACK_OCTETS
+from twinlink.protocol.send.in_flight import FRAMING_OCTETS
+from twinlink.protocol.send.queue import BULK_MESSAGES
 
 FLOWS: dict[str, dict[str, Any]] = {
     "repair": {},
@@ -184,3 +190,101 @@ def test_each_is_counted_once_after_ctrl_c(at_ack: bool) -> None:
         if not cut_off:
             break
     assert moment > 3
+
+
+FAR, OTHER, SIZE = 2, 3, 100
+
+
+def _send(flow: SendFlow, count: int = 1) -> None:
+    for _ in range(count):
+        frame = make_frame(Kind.DATA, 1, flow.next_sequence, 1, bytes(SIZE))
+        assert single.sends_single(flow, frame, SIZE, 1)
+
+
+def _fill_window(flow: SendFlow) -> None:
+    flow.flow_control.octets = SLACK_OCTETS + 1
+    flow.flow_control.limit_to(SLACK_OCTETS)
+
+
+def _share(flow: SendFlow) -> None:
+    _send(flow)
+    flow.in_flight.budget.inline_share = 2 * SIZE
+
+
+def _detect(flow: SendFlow) -> None:
+    flow.repair = False
+    _send(flow)
+
+
+def _owed_by(*epochs: int) -> Callable[[SendFlow], None]:
+    def owe(flow: SendFlow) -> None:
+        sent_mono_ns, _, frame = flow.unacked.singles[0]
+        flow.unacked.singles[0] = sent_mono_ns, frozenset(epochs), frame
+
+    return owe
+
+
+def _replace_peer(flow: SendFlow) -> None:
+    """It fell silent, and another is up."""
+    flow.on_peer_up(OTHER, True)
+    flow.receivers.on_down(FAR, may_return=True)
+
+
+def _set(of: Callable[[SendFlow], Any], name: str, value: Any) -> Callable[[SendFlow], None]:
+    return lambda flow: setattr(of(flow), name, value)
+
+
+UNFIT_TO_SEND: dict[str, Callable[[SendFlow], object]] = {
+    "no peer is up": lambda flow: flow.on_peer_ended(FAR, "gone"),
+    "no more is kept": _set(lambda flow: flow.unacked, "room", SIZE - 1),
+    "too long for a peer": _set(lambda flow: flow.receivers, "least_payload", SIZE - 1),
+    "one at a time": _set(lambda flow: flow.in_flight, "_single", True),
+    "in bulk": lambda flow: _send(flow, BULK_MESSAGES - 1),
+    "a peer came back": lambda flow: flow.receivers.resuming.add(FAR),
+    "a peer lags": lambda flow: flow.in_flight.limit_unseen(0),
+    "the transport is full": _set(lambda flow: flow.in_flight.budget, "inline", SIZE + FRAMING_OCTETS - 1),
+    "it would leave in fragments": _set(lambda flow: flow.in_flight.budget, "unfragmented", SIZE + FRAMING_OCTETS - 1),
+    "others share": _share,
+    "the window is full": _fill_window,
+    "of many messages": _set(lambda flow: flow.flow_control, "_messages", MAX_UNCONSUMED),
+    "acks wait": _set(lambda flow: flow.flow_control, "unreported_acks", MAX_UNREPORTED_ACKS),
+}
+UNFIT_TO_ACK: dict[str, tuple[dict[str, int], Callable[[SendFlow], object]]] = {
+    "of another message": ({"sequence": 7}, lambda flow: None),
+    "of another peer": ({"epoch": OTHER}, lambda flow: None),
+    "a rejection": ({"t2_ns": REJECTED}, lambda flow: None),
+    "owed by two": ({}, _owed_by(FAR, OTHER)),
+    "owed by another": ({}, _owed_by(OTHER)),
+    "the peer is not up": ({}, _replace_peer),
+    "another is up": ({}, lambda flow: flow.on_peer_up(OTHER, True)),
+    "there are runs": ({}, lambda flow: flow.unacked.runs.append(None)),  # type: ignore[arg-type]
+    "lost to some": ({}, lambda flow: flow.unacked.lost.add(0)),
+    "retransmitted": ({}, lambda flow: flow.queue.retransmitted.add(0)),
+    "to be retransmitted": ({}, lambda flow: flow.queue._to_retransmit.update({0: FAR})),
+    "others may be skipped": ({}, _detect),
+}
+
+
+def _flow() -> SendFlow:
+    return Node().pair.near.senders["repair"].core
+
+
+@pytest.mark.parametrize("case", UNFIT_TO_SEND)
+def test_a_message_that_is_not_simply_the_next_one_changes_nothing(case: str) -> None:
+    flow = _flow()
+    UNFIT_TO_SEND[case](flow)
+    before = state_of(flow, {})
+    assert not single.sends_single(flow, make_frame(Kind.DATA, 1, flow.next_sequence, 1, bytes(SIZE)), SIZE, 1)
+    assert state_of(flow, {}) == before
+
+
+@pytest.mark.parametrize("case", UNFIT_TO_ACK)
+def test_an_ack_that_is_not_simply_the_one_that_is_owed_changes_nothing(case: str) -> None:
+    flow = _flow()
+    _send(flow)
+    said, prepare = UNFIT_TO_ACK[case]
+    prepare(flow)
+    before = state_of(flow, {})
+    of = {"epoch": FAR, "sequence": 0, "t2_ns": 2, **said}
+    assert single.on_single_ack(flow, of["epoch"], 0, (of["sequence"], 1, of["t2_ns"]), 3, 4, 5) is None
+    assert state_of(flow, {}) == before

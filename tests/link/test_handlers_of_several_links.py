@@ -4,6 +4,7 @@ import threading
 from contextlib import ExitStack
 
 import twinlink
+from twinlink.runtime.heartbeat_thread import HeartbeatThread
 from twinlink.testing.base import patience
 
 LINKS = 3
@@ -40,3 +41,13 @@ def test_each_link_is_read_while_its_handler_takes_long_also_when_the_first_link
             for link in pairs.pop(0):
                 link.close()
             del senders[0]
+
+
+def test_a_thread_that_begins_to_check_handlers_while_its_link_is_closed_does_not_keep_the_link() -> None:
+    with twinlink.open("memory", listen="tcp/closing:1") as link:
+        ending = link._heartbeat_thread
+        ending.abandon()
+        HeartbeatThread._checking = ending  # which it had seen that it is to do just before
+        ending._wakeup.wake()
+        ending._thread.join(patience())
+        assert HeartbeatThread._checking is not ending

@@ -79,7 +79,7 @@ class CallbackQueue:
         """
         due, until = self.pending, 0.0
         if due and not self.is_watched:
-            self.is_watched = True
+            self.is_watched, self._is_same_call = True, False  # it is looked at as soon as it begins
             self.watch()
         while due and not self.running:
             function, arguments, flow, kind = due[0]

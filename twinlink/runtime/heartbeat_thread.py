@@ -106,3 +106,4 @@ class HeartbeatThread:
     def _run(self) -> None:
         while not self._stopping:
             self._wait(self._driver.on_timeout())
+        self.abandon()  # it may have taken the handlers for its own while it was stopped, and would keep its link

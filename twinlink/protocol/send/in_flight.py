@@ -24,6 +24,7 @@ class InFlight:
         self._transmitted = 0  # octets so far, framing included
         self._transmit_until: int | None = None  # so many, while a peer lags
         self._octets = 0  # framing included
+        self._lost = 0  # octets so far, framing included, that a peer has requested again while they were in flight
         # sequence (of a run: the first) -> octets, framing included, in the order of transmission
         self._of: dict[int, int] = {}
 
@@ -70,7 +71,7 @@ class InFlight:
     @property
     def delivered(self) -> int:
         """Octets that got through, or were given up, so far, framing included."""
-        return self._transmitted - self._octets
+        return self._transmitted - self._octets - self._lost
 
     def has_room_for_fragment(self, sequence: int) -> bool:
         """Whether one more fragment of this message may be transmitted.
@@ -136,6 +137,11 @@ class InFlight:
         budget.in_flight = left = budget.in_flight - freed
         if left < budget.limit <= left + freed:
             budget.on_room()
+
+    def lose(self, sequence: int) -> None:
+        """This did not arrive; where it is in flight, it says nothing of what the path takes."""
+        self._lost += self._of.get(sequence, 0)
+        self.remove((sequence,))
 
     def recover_after_interrupt(self, unacked: Collection[int]) -> None:
         """An interruption came between two steps: what is not ``unacked`` is not in flight, and the sums are as it

@@ -122,7 +122,7 @@ class SendQueue:
             # also where it is kept for others: an ABANDONED frame reaches all
             self._unsorted = self._unsorted or next(reversed(self._to_retransmit), -1) > sequence
             self._to_retransmit[sequence] = epoch
-            self._in_flight.remove((sequence,))  # it is not in flight: it is missing
+            self._in_flight.lose(sequence)
             self.has_pending = True
         self._abandon_range(first, end)
 
