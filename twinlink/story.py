@@ -48,7 +48,7 @@ TAKEN_BACK = "taken back: "  # so begins the reason of the empty list that takes
 MAX_STORIES = 4  # in a value of the column
 MAX_OCTETS = 65_536
 MAX_NOTE = 200  # characters
-_MAX_NS = 2**63 - 1
+MAX_NS = 2**63 - 1
 
 
 class Stage(NamedTuple):
@@ -206,8 +206,8 @@ class Story:
             and all(type(prb) is int and 0 <= prb < MAX_PRBS for prb in self.prbs)
             and len(self.prbs) <= MAX_PRBS
             and all(name in NAMES and stage.clock in CLOCKS for name, stage in self.stages.items())
-            and all(type(time_ns) is int and 0 <= time_ns <= _MAX_NS for time_ns in times)
-            and all(type(error) is int and abs(error) <= _MAX_NS for error in errors)
+            and all(type(time_ns) is int and 0 <= time_ns <= MAX_NS for time_ns in times)
+            and all(type(error) is int and abs(error) <= MAX_NS for error in errors)
         )
 
 

@@ -92,7 +92,9 @@ def _attach(
     """Give the twin its policy."""
     live_after = None if given.shadow else given.live_after
     tell = partial(_tell, journal, twin)
-    policy = Policy(process, given.model_limit_ms / 1000, live_after, lambda: twin.fidelity.low, tell)
+    policy = Policy(
+        process, given.model_limit_ms / 1000, live_after, lambda: twin.fidelity.low, tell, lambda: twin.follows_replay
+    )
     twin.make_detector = policy.make_detector
     policies.append(policy)
 

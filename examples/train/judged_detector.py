@@ -16,6 +16,7 @@ from .labelled import CLASSES
 from .model_process import CLASS, INTERFERED, ModelFailed, ModelProcess
 from .probation import Change, Probation
 
+REPLAY_LIMIT_S = 60.0  # without an answer within that, the process is taken to hang
 Mask = NDArray[np.bool_]
 T = TypeVar("T")
 
@@ -29,6 +30,8 @@ class Policy:
         live_after: records in shadow before it decides; None: it stays in shadow.
         low: whether the twin's picture is not that of the network.
         tell: is given each change of stage.
+        replayed: whether the records are those of a replay.  Its answers are the same at every pace and each time: the
+            model has as long as it needs, and is on a probation of its own.
 
     Attributes:
         probation: None before the first record.
@@ -42,18 +45,25 @@ class Policy:
         live_after: int | None,
         low: Callable[[], bool],
         tell: Callable[[Change], object],
+        replayed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.probation: Probation | None = None
+        self._live: Probation | None = None  # that of records that are no replay
         self.kinds = Counter[str]()
         self._process, self._limit_s, self._live_after = process, limit_s, live_after
-        self._low, self._tell = low, tell
+        self._low, self._tell, self._replayed = low, tell, replayed
         self._failed = False
 
     def make_detector(self, n_prbs: int) -> "JudgedDetector":
         """The detector of records with so many PRBs, from now on."""
-        if self.probation is None:
-            self.probation = Probation(n_prbs, self._live_after)
+        fresh = Probation(n_prbs, self._live_after)
+        if self._replayed():
+            self.probation = fresh
+        else:
+            self.probation = self._live = self._live or fresh
         self.probation.begin_anew(n_prbs)
+        if self._failed:
+            self.probation.roll_back("ended", "the process of the model has ended before")
         self._guarded(self._process.begin)
         return JudgedDetector(n_prbs, self)
 
@@ -61,13 +71,13 @@ class Policy:
         """Ask the model; the number of the request, None if it was not asked, and when its time ends."""
         stands = self.probation is not None and self.probation.stage != "rolled back"
         number = self._guarded(lambda: self._process.ask(samples)) if stands else None
-        return number, time.monotonic() + self._limit_s
+        return number, time.monotonic() + (REPLAY_LIMIT_S if self._replayed() else self._limit_s)
 
     def decide(self, asked: tuple[int | None, float], rule: Mask, loud: Mask) -> Mask:
         """The answers in force, shape ``(records, n_prbs)``, beside those of the rule."""
         assert self.probation is not None
         number, deadline_s = asked
-        octets = None if number is None else self._guarded(lambda: self._process.answer(number, deadline_s))
+        octets = None if number is None else self._guarded(lambda: self._answer(number, deadline_s))
         model = None if octets is None else (octets & INTERFERED) > 0
         if octets is not None and model is not None:
             seen = np.bincount((octets[model] & CLASS).astype(np.int64), minlength=len(CLASSES))
@@ -86,6 +96,12 @@ class Policy:
         for part in smoothed:
             self.probation.judge(part.interfered)
         self._report()
+
+    def _answer(self, number: int, deadline_s: float) -> NDArray[np.uint8] | None:
+        octets = self._process.answer(number, deadline_s)
+        if octets is None and self._replayed():
+            raise ModelFailed(f"the process of the model did not answer within {REPLAY_LIMIT_S:g} s")
+        return octets
 
     def _guarded(self, call: Callable[[], T]) -> T | None:
         """The result; None where the process has failed, now or before."""

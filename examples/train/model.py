@@ -27,7 +27,8 @@ FORMAT = "twinlink-prb-model/1"
 MAX_OCTETS = 1024 * 1024  # of a body: the model of this example has 24 KB
 MAX_HEAD_OCTETS = 16 * 1024
 MAX_LAYERS, MAX_WIDTH, MAX_TEXT = 4, 512, 2000
-MAX_NUMBER = 1e6  # greatest weight: no product of layers of this width overflows
+MAX_CLASSES = 127  # an answer's octet has room for these (`examples.train.model_process`)
+MAX_NUMBER = 1e4  # greatest weight: no product of so many layers of this width overflows float32
 _LENGTH = struct.Struct(">I")
 _FIELDS = {"format", "classes", "interferers", "features", "widths", "on", "off", "about"}
 
@@ -118,6 +119,8 @@ def _head(text: bytes) -> dict[str, Any]:
     for name in ("classes", "features"):
         if not _is_list(head[name], str, MAX_WIDTH) or any(len(text) > 40 for text in head[name]):
             raise MalformedPayload(f"{name} is not a list of 1 to {MAX_WIDTH} short names")
+    if len(head["classes"]) > MAX_CLASSES:
+        raise MalformedPayload(f"it has {len(head['classes'])} classes, and at most {MAX_CLASSES} classes can be told")
     if not _is_list(head["widths"], int, MAX_LAYERS) or not all(1 <= width <= MAX_WIDTH for width in head["widths"]):
         raise MalformedPayload(f"widths is not a list of 1 to {MAX_LAYERS} integers up to {MAX_WIDTH}")
     if type(head["interferers"]) is not int or not 1 <= head["interferers"] < len(head["classes"]):

@@ -37,6 +37,18 @@ class Place:
     world: World
 
 
+def ended(program: Program, number: signal.Signals) -> None:
+    """End it.
+
+    Raises RuntimeError where it had ended before, or fails: its slots would count as those of one that was killed.
+    """
+    before = program.process.poll()
+    code = program.end(number)
+    if before is not None or code not in (0, -signal.SIGKILL):
+        text = f"{program.process.args!r} was to run until {number.name}"
+        raise RuntimeError(f"{text}: exit code {code}, {program.lines[-5:]}")
+
+
 @dataclass
 class Soak:
     """One run."""
@@ -76,12 +88,12 @@ class Soak:
         Partition().end(place)
 
     def kill_twin(self) -> None:
-        self.twin.end(signal.SIGKILL)
+        ended(self.twin, signal.SIGKILL)
         self.kills += 1
         self.twin = self._start_twin()
 
     def kill_sender(self) -> None:
-        self.senders[-1].end(signal.SIGKILL)
+        ended(self.senders[-1], signal.SIGKILL)
         self._start_sender()
 
     def run(self, seconds: float) -> None:
@@ -92,8 +104,8 @@ class Soak:
                 fault()
                 self.faults += 1
         time.sleep(STEADY_S)
-        self.senders[-1].end(signal.SIGTERM)
-        self.twin.end(signal.SIGTERM)
+        ended(self.senders[-1], signal.SIGTERM)
+        ended(self.twin, signal.SIGTERM)
 
     def outcome(self) -> dict[str, Any]:
         """What the module says."""

@@ -1,6 +1,8 @@
 """Every generation of E3AP, in ASN.1 and in JSON."""
 
 import json
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,18 @@ def test_what_json_does_not_allow_is_not_encoded(pdu: e3.Pdu) -> None:
 def test_json_that_is_no_pdu_is_malformed(text: str) -> None:
     with pytest.raises(e3.MalformedPdu):
         e3.JSON_CODECS["G0"].decode(text.encode())
+
+
+@pytest.mark.parametrize("field", ["protocolData", "ranFunctionData"])
+def test_json_that_is_nested_as_deep_as_can_just_be_read_is_no_error_of_ours(field: str) -> None:
+    begin = '{"type": "indicationMessage", "id": 1, "dAppIdentifier": 1, "ranFunctionIdentifier": 2, "'
+    read = 0
+    for depth in range(1, sys.getrecursionlimit() + 100):
+        octets = f'{begin}{field}": {"[" * depth}{"]" * depth}}}'.encode()
+        with suppress(e3.MalformedPdu):
+            e3.JSON_CODECS["nested"].decode(octets)
+            read += 1
+    assert (read > 0) == (field == "protocolData")
 
 
 @EACH_CODEC

@@ -55,6 +55,23 @@ def test_the_cell_that_is_asked_for_is_exported(choose: Callable[..., OneCell]) 
     assert choose(7).choose(named(41)) == (named(41), False)
 
 
+def test_a_cell_that_the_gnb_does_not_have_is_said_to_be_missing() -> None:
+    stream = io.StringIO()
+    with Journal("test", stream=stream) as journal:
+        cells = OneCell(7, journal)
+        cells.choose(named(41, 42))
+        cells.choose(named(41, 7, 43))
+    texts = stream.getvalue().splitlines()
+    assert ["nothing is exported" in text and "--cell-id" in text for text in texts] == [True, True, False]
+
+
+def test_rows_of_cells_are_of_one_shared_memory() -> None:
+    slot = SlotIndication("/m", 1, 2, 3, 4, 5, 41, n_cells=2, names_cells=True)
+    apart = replace(slot, others=(replace(slot, shm_name="/other", cell_id=42),))
+    with pytest.raises(MalformedPdu, match="one shared memory"):
+        NESTED.decode_structure(SlotIndication, NESTED.encode_structure(apart))
+
+
 def test_an_agent_without_cells_has_one_and_one_that_only_counts_them_is_told_of_once(
     choose: Callable[..., OneCell], tmp_path: Path
 ) -> None:

@@ -41,9 +41,9 @@ def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
     with Journal("test", tmp_path / "log", stream=io.StringIO()) as journal:
-        carrier = Carrier(24, 15)  # a slot takes a second: nothing is late because this machine is busy
-        yield lambda sent, together=1, every=1: Observations(
-            carrier,
+        # At 15 Hz, a slot takes a second: nothing is late because this machine is busy.
+        yield lambda sent, together=1, every=1, scs_hz=15: Observations(
+            Carrier(24, scs_hz),
             Reduction(every=every, slots_per_message=together),
             Counters(),
             journal,
@@ -161,6 +161,20 @@ def test_a_time_that_no_clock_has_counts_as_none(
     assert [(slot.gnb_ns, slot.clock, slot.missing) for slot in slots(sent)] == [(0, Clock.UNKNOWN, 0)] * 2
 
 
+def test_a_time_that_no_clock_has_counts_as_none_of_a_cell_that_is_named_second_too(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    for order in ((41, 42), (42, 41)):
+        first, second = (replace(memory.write(2**64 - 1), cell_id=cell) for cell in order)
+        indicate(observations, replace(first, others=(second,), names_cells=True))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    assert [(slot.gnb_ns, slot.clock, slot.missing) for slot in slots(sent)] == [(0, Clock.UNKNOWN, 0)] * 2
+
+
 def test_a_copy_does_not_count_if_the_gnb_came_round_meanwhile(
     make: Callable[[list[bytes]], Observations], memory: GnbMemory
 ) -> None:
@@ -210,3 +224,36 @@ def test_of_several_cells_one_of_so_many_slots_is_sent(make: Callable[..., Obser
             observations.send(all_read=True)
         observations.close()
     assert [(slot.slot, slot.missing) for slot in slots(sent)] == [(1, 0), (3, 0), (5, 0), (7, 0)]
+
+
+@pytest.mark.parametrize("before_ns", [0, 60 * 10**9])
+def test_a_gnb_whose_clock_is_set_has_not_left_out_the_slots_of_half_a_century(
+    make: Callable[[list[bytes]], Observations], memory: GnbMemory, before_ns: int
+) -> None:
+    sent: list[bytes] = []
+    observations = make(sent)
+    indicate(observations, *(memory.write(before_ns) for _ in range(3)))
+    for later in range(3):
+        indicate(observations, memory.write(1_764_259_200 * 10**9 + later))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    assert [slot.missing for slot in slots(sent)] == [0] * 6
+    assert observations._counters.slots_not_indicated == 0
+
+
+def test_more_missing_slots_than_a_slot_can_tell_are_told_by_the_next_ones_too(
+    make: Callable[..., Observations], memory: GnbMemory
+) -> None:
+    sent: list[bytes] = []
+    observations, hour_ns = make(sent, scs_hz=240_000), 3600 * 10**9
+    for hour in range(100):
+        indicate(observations, memory.write(hour * hour_ns))
+    for later in range(2):
+        indicate(observations, memory.write(99 * hour_ns + (later + 1) * 62_500))
+    observations.copy(all_read=True)
+    observations.send(all_read=True)
+    observations.close()
+    counters = observations._counters
+    assert counters.slots_not_indicated > 2**32
+    assert sum(slot.missing for slot in slots(sent)) == counters.slots_not_indicated + counters.slots_late

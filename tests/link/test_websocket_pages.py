@@ -75,3 +75,27 @@ def test_a_folder_that_cannot_be_served_is_refused(
         twinlink.open("websocket", listen=endpoint, pages=str(tmp_path))
     with pytest.raises(twinlink.ConfigurationError, match=r"give a folder with an index\.html"):
         twinlink.open("websocket", listen=endpoint, pages=str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(("link", "to"), [("page.css", "../secret.css"), ("other", "../elsewhere")])
+def test_a_link_that_leads_out_of_the_folder_is_refused_by_name(
+    endpoint: str, folder: Path, link: str, to: str
+) -> None:
+    (folder.parent / "secret.css").write_text("of the user")
+    (folder.parent / "elsewhere").mkdir()
+    (folder.parent / "elsewhere" / "secret.js").write_text("of the user")
+    (folder / link).symlink_to(to)
+    with pytest.raises(twinlink.ConfigurationError, match=rf"{link}.* leads out of the folder"):
+        twinlink.open("websocket", listen=endpoint, pages=str(folder))
+
+
+def test_what_a_volume_links_within_the_folder_is_served_and_hidden_names_are_not(endpoint: str, folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git" / "hook.js").write_text("of the user")
+    (folder / "..data").mkdir()  # as kubelet mounts a ConfigMap
+    (folder / "..data" / "config.js").write_text("export const z = 3;")
+    (folder / "config.js").symlink_to("..data/config.js")
+    with twinlink.open("websocket", listen=endpoint, pages=str(folder)):
+        assert get(endpoint, "/config.js")[::2] == (200, b"export const z = 3;")
+        assert get(endpoint, "/.git/hook.js")[0] == 404
+        assert get(endpoint, "/..data/config.js")[0] == 404

@@ -6,6 +6,7 @@ from twinlink_replay.twin.controller import (
     RETRY_NS,
     SPACING_NS,
     SYNC_RETRY_NS,
+    TRIAL_RETRY_NS,
     Change,
     Controller,
     Held,
@@ -28,6 +29,8 @@ class Run:
         self.changes: list[tuple[int, ...]] = []
         self.holds = False
         self.held: list[tuple[int, ...]] = []
+        self.refuses: set[tuple[int, ...]] = set()  # lists, as the twin's model
+        self.refused: list[int] = []
 
     def records(self, count: int, *prbs: int) -> "Run":
         row = np.zeros(10, bool)
@@ -40,6 +43,10 @@ class Run:
                     self.changes.append(item.prbs)
                 elif isinstance(item, Held):
                     self.held.append(item.prbs)
+                elif item.prbs in self.refuses:
+                    self.refused.append(self.now)
+                    if rest := self.controller.refused(WALL + self.now, self.now):
+                        self.blocks.append((self.now, rest))
                 else:
                     self.blocks.append((self.now, item))
             self.now += 10 * MS
@@ -252,3 +259,41 @@ def test_of_records_that_are_at_hand_the_newest_decides() -> None:
     assert isinstance(change, Change)
     assert change.prbs == block.prbs == (3, 4, 5)
     assert run.controller.seen_ns == SEEN + 200 * MS  # PRB 3
+
+
+def test_a_list_that_the_model_refuses_is_tried_again_and_what_stands_is_not_renewed() -> None:
+    run = Run().records(20, 3)
+    run.refuses = {(3,), (3, 4)}
+    run.records(100, 3, 4)
+    assert run.requested == [(3,)]
+    assert np.diff(run.refused[:4]).tolist() == [TRIAL_RETRY_NS] * 3
+    run.refuses = set()
+    assert run.records(30, 3, 4).requested == [(3,), (3, 4)]
+
+
+def test_a_refusal_keeps_no_prb_blocked_that_the_interferer_has_left() -> None:
+    run = Run().records(20, 3, 4, 7)
+    run.refuses = {(3, 4), (3, 4, 9)}
+    run.records(80, 3, 4)
+    first, rest = run.blocks
+    assert rest[1].prbs == (3, 4)
+    assert rest[1].id != first[1].id
+    assert rest[0] + rest[1].validity_ms * MS == first[0] + first[1].validity_ms * MS  # no longer than it stood anyway
+    run.records(30, 3, 4, 9)
+    assert run.requested == [(3, 4, 7), (3, 4)]
+    run.refuses |= {(9,)}
+    assert run.records(60, 9).requested[2:] == [()]
+
+
+def test_of_a_rejected_list_nothing_stands_that_a_refusal_could_end() -> None:
+    run = Run().records(20, 3, 4)
+    run.controller.result(result(run.blocks[-1][1], "rejected"))
+    run.refuses = {(4,)}
+    assert run.records(80, 4).requested == [(3, 4)]
+
+
+def test_what_did_not_leave_of_a_list_does_not_leave_with_a_refusal_either() -> None:
+    run = Run().records(20, 3, 4, 7)
+    run.controller.parted((3, 7))
+    run.refuses = {(3, 4)}
+    assert run.records(80, 3, 4).requested == [(3, 4, 7), (3,)]

@@ -96,3 +96,63 @@ def test_ues_that_are_gone_end_the_block() -> None:
     run = Run()
     run.supervision.end()
     assert run.records(500, *UES) is None
+
+
+def again(run: Run, number: int, installed: bool = True) -> None:
+    """The list changes: the next one is sent, and on air at once."""
+    run.story = Story(f"b-{number}", (24, 25 + number % 2))
+    run.supervision.begin(run.story, run.now_ns)
+    if installed:
+        run.story.note("installed", run.now_ns, "exporter")
+        run.story.note("on air", run.now_ns, "exporter")
+
+
+def test_a_list_that_changes_does_not_hide_its_harm() -> None:
+    run = Run()
+    run.records(50, 0, 1, 2, 3, 6, 7)
+    began_ns = run.now_ns
+    found = None
+    for number in range(2, 12):
+        found = found or run.records(50)
+        again(run, number)
+    assert found is not None
+    assert found[0] - began_ns < HARM_NS + 20 * PERIOD_NS
+    assert found[1].startswith("harm: UEs had 6 PRBs")
+
+
+def test_a_list_that_changes_does_not_hide_that_it_has_no_effect() -> None:
+    run = Run()
+    found = None
+    for number in range(2, 12):
+        found = found or run.records(50, *UES)
+        again(run, number)
+    assert found is not None
+    assert found[0] < EFFECT_NS + 20 * PERIOD_NS
+    assert found[1].startswith("no effect")
+
+
+def test_a_list_that_changes_does_not_hide_that_none_is_installed() -> None:
+    run = Run(installed=False, on_air=False)
+    found = None
+    for number in range(2, 12):
+        found = found or run.records(50, *UES)
+        again(run, number, installed=False)
+    assert found is not None
+    assert ANSWER_NS <= found[0] < ANSWER_NS + 20 * PERIOD_NS
+
+
+def test_a_list_that_changes_often_and_has_effect_stands() -> None:
+    run = Run()
+    for number in range(2, 40):
+        assert run.records(2, *UES) is None  # granted before
+        assert run.records(18, 0, 1, 2, 3, 7) is None
+        again(run, number)
+
+
+def test_before_a_block_is_before_it_also_where_the_last_one_expired() -> None:
+    run = Run()
+    run.records(50, 0, 1, 2, 3, 6, 7)
+    run.story.note("expired", run.now_ns, "exporter")
+    run.records(500)  # the UEs have left by themselves, long before the next block
+    again(run, 2)
+    assert run.records(500) is None

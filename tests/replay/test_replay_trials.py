@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from twinlink_ran_emulator.interferer import Episode
 from twinlink_replay.blocks.observer import Record
+from twinlink_replay.trial import futures
 from twinlink_replay.trial.heard import STEP_NS, Rows
 from twinlink_replay.twin.trials import Trials
 
@@ -122,3 +123,25 @@ def test_where_a_block_stands_no_ue_is_missed(run: Run) -> None:
     for k in range(RECORDS):
         trials.add([record(k)], (ue[k] | interferer[k])[None], interferer[k][None])
     assert trials.leaving(block(*range(20, 28))) == block(*range(20, 28))
+
+
+def test_the_answers_do_not_depend_on_which_runs_were_made_before(run: Run) -> None:
+    """A second replay of the same records gets those of the first one, which has made the runs ahead."""
+    interferer, ue = interferer_rows(RECORDS, NEW), ue_rows(1, RECORDS, n_ues=12)
+    trials = Trials(run.journal, True)
+
+    def gains() -> list[tuple[int, str]]:
+        found = []
+        trials.follow(N_PRBS, FIRST_PRB)
+        for k in range(110):
+            trials.add([record(k)], (ue[k] | interferer[-1])[None], interferer[-1][None])
+            if k >= 40 and k % 5 == 0:
+                trials.leaving(block(*NEW_PRBS))
+                assert trials.last is not None
+                found.append((k, trials.last.reason))
+        return found
+
+    futures._scheduled.cache_clear()
+    first = gains()
+    assert gains() == first
+    assert len({reason for _, reason in first}) > 1

@@ -143,3 +143,19 @@ def test_a_file_that_is_too_long_or_absent_is_not_read(identities: dict[str, Ide
     assert caught.value.rule == "length"
     with pytest.raises(FileNotFoundError):
         signed_model.read(Path(tmp_path / "none"), identities["twin"])
+
+
+def test_the_greatest_weights_give_probabilities_too() -> None:
+    """Signed, and poisoned: an answer that is no number would count as no interference."""
+    least, most = drawn(1, (512, 512, 512)), np.float32(model.MAX_NUMBER)
+    layers = tuple((np.where(weights < 0, -most, most), np.full_like(bias, most)) for weights, bias in least.layers)
+    worst = dataclasses.replace(least, mean=-least.mean * 0 - most, scale=least.scale * 0 + most, layers=layers)
+    assert worst.scale.max() == most
+    with np.errstate(all="ignore"):
+        found = worst.probabilities(np.ones((1, 2, len(worst.features)), np.float32))
+    assert np.isfinite(found).all()
+
+
+def test_more_classes_than_an_answer_has_room_for_are_none() -> None:
+    with pytest.raises(twinlink.MalformedPayload, match="at most 127 classes"):
+        Model.decode(with_head(classes=[f"c{k}" for k in range(200)]))

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from twinlink_replay.detection.features import prb_features, subcarrier_power
 
-from examples.train import scenes
+from examples.train import judged_detector, scenes
 from examples.train.features import FeatureTrack
 from examples.train.judged_detector import Policy
 from examples.train.model import Answers
@@ -54,9 +55,11 @@ def test_what_is_no_model_does_not_start() -> None:
         ModelProcess(b"\0\0\0\2{}")
 
 
-def policy_of(process: ModelProcess, limit_s: float) -> tuple[Policy, list[Change]]:
+def policy_of(
+    process: ModelProcess, limit_s: float, live_after: int = 0, replayed: bool = False
+) -> tuple[Policy, list[Change]]:
     changes: list[Change] = []
-    return Policy(process, limit_s, 0, lambda: False, changes.append), changes
+    return Policy(process, limit_s, live_after, lambda: False, changes.append, lambda: replayed), changes
 
 
 def feed(policy: Policy, samples: NDArray[Any]) -> list[NDArray[Any]]:
@@ -88,3 +91,29 @@ def test_a_process_that_hangs_costs_its_time_limit_and_then_nothing(
     assert [(change.stage, change.reason) for change in changes][-1] == ("rolled back", "late")
     assert policy.probation is not None
     assert policy.probation.counts["late"] <= MOST_LATE + 1
+
+
+def test_a_replay_waits_for_the_model_so_that_its_answers_are_the_same_at_every_pace(
+    process: ModelProcess, samples: NDArray[Any]
+) -> None:
+    policy, changes = policy_of(process, 0.001, live_after=5, replayed=True)
+    os.kill(process.pid, signal.SIGSTOP)
+    goes_on = Timer(0.2, os.kill, (process.pid, signal.SIGCONT))
+    goes_on.start()
+    first = np.stack(feed(policy, samples[:40]))
+    goes_on.join()
+    assert policy.probation is not None
+    assert (policy.probation.counts["late"], policy.probation.counts["live_records"]) == (0, 35)
+    assert [change.stage for change in changes] == ["live"]
+    assert (np.stack(feed(policy, samples[:40])) == first).all()  # another replay begins in shadow, too
+    assert policy.probation.counts["records"] == 40
+
+
+def test_a_replay_does_not_wait_for_ever(
+    process: ModelProcess, samples: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judged_detector, "REPLAY_LIMIT_S", 0.05)
+    policy, changes = policy_of(process, 0.001, replayed=True)
+    os.kill(process.pid, signal.SIGSTOP)
+    feed(policy, samples[:3])
+    assert [(change.stage, change.reason) for change in changes] == [("rolled back", "ended")]

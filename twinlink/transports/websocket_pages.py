@@ -40,17 +40,21 @@ class Page:
 def read(folder: str) -> dict[str, Page]:
     """The files of a folder, and of the folders in it, by request target; its `INDEX` is ``/``.
 
-    Other types, and what is deeper, are left out.
+    Other types, names that begin with a dot, and what is deeper, are left out.
 
-    Raises ConfigurationError: there is no such folder, it has no `INDEX`, or its files are too long.
+    Raises ConfigurationError: there is no such folder, it has no `INDEX`, its files are too long, or one is a link that
+        leads out of it.
     """
     pages: dict[str, Page] = {}
     octets = 0
     try:
-        entries = sorted(Path(folder).iterdir())
-        inner = [file for entry in entries if entry.is_dir() for file in sorted(entry.iterdir())]
+        root = Path(folder).resolve()
+        entries = _visible(Path(folder))
+        inner = [file for entry in entries if entry.is_dir() for file in _visible(entry)]
         for file in entries + inner:
             if file.suffix in TYPES and file.is_file():
+                if not file.resolve().is_relative_to(root):
+                    raise ConfigurationError(f"pages={folder}: {file} leads out of the folder; copy it there")
                 octets += file.stat().st_size
                 if octets > MAX_OCTETS:
                     raise ConfigurationError(f"pages={folder}: its files have more than {MAX_OCTETS} octets")
@@ -61,6 +65,10 @@ def read(folder: str) -> dict[str, Page]:
     if "/" not in pages:
         raise ConfigurationError(f"pages={folder}: there is no {INDEX} in it")
     return pages
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
 def behind_token(target: str, token: str) -> str | None:

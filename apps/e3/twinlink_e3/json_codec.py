@@ -246,7 +246,7 @@ class JsonCodec:
             if kind in _WRAPPED and self._is_g2:
                 values = values["controlPayload"][_WRAPPED[kind]]
             structure: AnyStructure = _build(kind, _read_fields(values))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error
         return structure
 
@@ -287,7 +287,7 @@ def _decode(message: Any, size: int) -> Pdu:
         message_id = _message_id(message.pop("id", None))
         timestamp = _whole(0, 2**64 - 1)(message.pop("timestamp", 0)) or None
         pdu: Pdu = _build(kind, _read_fields(message), message_id=message_id, timestamp=timestamp)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # to write what is nested takes a deeper stack than to read it
         raise MalformedPdu(f"{size} octets of JSON are no {kind.__name__}: {error}") from error
     return pdu
 
@@ -343,6 +343,8 @@ def _cells_of(message: dict[str, Any]) -> Any:
     if not found:
         raise ValueError("none of its cells has iq_samples")
     first, *others = (_reference_of(SlotIndication, {**message, **cell, "n_cells": len(found)}) for cell in found)
+    if any(other.shm_name != first.shm_name for other in others):
+        raise ValueError("the rows of its cells are expected in one shared memory")
     return replace(first, others=tuple(others), names_cells=True)
 
 

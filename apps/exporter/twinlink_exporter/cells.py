@@ -20,6 +20,7 @@ class OneCell:
     def __init__(self, cell_id: int | None, journal: Journal) -> None:
         self._cell_id = cell_id
         self._journal = journal
+        self._is_known = False  # our cell has been indicated
         self._told: set[int | None] = set()  # other cells; None: some that have no name
 
     def choose(self, indication: SlotIndication) -> tuple[SlotIndication, bool]:
@@ -32,6 +33,7 @@ class OneCell:
         if self._cell_id is None:
             self._cell_id = indication.cell_id
         named = (indication, *indication.others)
+        self._is_known = self._is_known or any(one.cell_id == self._cell_id for one in named)
         for one in named:
             if one.cell_id != self._cell_id:
                 self._tell(one.cell_id)
@@ -50,8 +52,12 @@ class OneCell:
         if cell_id in self._told or len(self._told) >= MAX_TOLD:
             return
         self._told.add(cell_id)
-        if cell_id is None:
-            text = f"the gNB has other cells, whose rows it does not name: cell {self._cell_id} is exported"
+        ours = f"cell {self._cell_id}"
+        if not self._is_known:
+            others = "other cells" if cell_id is None else f"cell {cell_id}"
+            text = f"the gNB has {others}, and {ours} is not indicated: nothing is exported until it is; see --cell-id"
+        elif cell_id is None:
+            text = f"the gNB has other cells, whose rows it does not name: {ours} is exported"
         else:
-            text = f"the gNB has cell {cell_id}, too, which is not exported: cell {self._cell_id} is (--cell-id)"
+            text = f"the gNB has cell {cell_id}, too, which is not exported: {ours} is (--cell-id)"
         self._journal.event("other-cells", text, cell_id=cell_id, exported=self._cell_id)

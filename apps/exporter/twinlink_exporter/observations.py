@@ -36,6 +36,7 @@ from .session import Session
 from .slot_reader import MAX_TRANSIT_NS, IndicatedSlot, SlotReader, age_ns
 
 MAX_TIME_NS = 2**63
+MAX_MISSING = 2**32 - 1  # before one slot: the rest is told by the next
 MAX_WAIT_NS = 5_000_000  # of a slot for others of its message
 MAX_HELD_NS = 1_000_000_000  # of an indicated slot for the next indication: a twin decides on none that is so old
 PAUSE_PART = 8  # at most an eighth of the gNB's rows is written during a pause
@@ -256,8 +257,6 @@ class Observations:
 
     def _indicated_slot(self, indication: SlotIndication, observed_ns: int) -> None:
         counters, reader = self._counters, self._reader
-        if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
-            indication = replace(indication, timestamp=0)
         try:
             if not reader.is_open(indication.shm_name):
                 self.finish()
@@ -266,6 +265,8 @@ class Observations:
                 text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
                 self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
             indication, ours = self._one_cell.choose(indication)
+            if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
+                indication = replace(indication, timestamp=0)
             slot = reader.indicated(indication, observed_ns, ours)
         except SharedMemoryError as error:
             counters.indications += 1
@@ -344,7 +345,8 @@ class Observations:
             self._head = head
         if not self._waiting:
             self._waits_since_ns = time.monotonic_ns()
-        missing, self._missing = self._missing, 0
+        missing = min(self._missing, MAX_MISSING)
+        self._missing -= missing
         self._digests.add_slot(head, slot.observed_ns, samples, missing)
         data = self._reduction.reduce(head, samples)
         indication = slot.indication

@@ -56,6 +56,7 @@ SPARE_ROWS = 2  # the one that is being written, and the next
 MAX_TRANSIT_NS = 20_000_000  # of an indication, on a busy machine
 TRIAL = 256  # copies: of an agent that indicates first, a tenth or more differs
 MAX_WRITE_NS = 3_000_000  # after its indication, a row is complete: NVIDIA's agents were seen to take up to 1 ms
+MAX_PAUSE_NS = 3_600_000_000_000  # between two indications: beyond, the gNB's clock was set meanwhile
 _CLOCKS = {Clock.MONOTONIC: time.CLOCK_MONOTONIC, Clock.UNIX: time.CLOCK_REALTIME, Clock.TAI: time.CLOCK_TAI}
 
 
@@ -370,8 +371,10 @@ class SlotReader:
         """By their frame and slot numbers, which are the same again after 10.24 s; the times tell how often."""
         per_frame = FRAME_NS // self._slot_ns or 1
         slots = (later.sfn - earlier.sfn) * per_frame + later.slot - earlier.slot
-        cycle = FRAMES * per_frame
-        return slots + cycle * round(((later.timestamp - earlier.timestamp) / self._slot_ns - slots) / cycle)
+        cycle, elapsed_ns = FRAMES * per_frame, later.timestamp - earlier.timestamp
+        if elapsed_ns > MAX_PAUSE_NS:
+            return slots
+        return slots + cycle * round((elapsed_ns / self._slot_ns - slots) / cycle)
 
     def _rounds(self, step: int, rows: int, slots: int) -> int:
         """How often the gNB has come round between the newest indication and the next, so many slots later."""

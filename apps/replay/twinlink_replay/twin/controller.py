@@ -16,10 +16,11 @@ Rules:
    reported once (`Held`).  What `withdraw` makes ends a block and leaves all the same.
 7. The PRBs of a block that was taken back, because it had no effect or did harm, are not requested for `BAR_NS`.
 8. A list that the twin's model of the cell refuses does not leave (`refused`).  What was requested before it still is,
-   and it is tried again after `TRIAL_RETRY_NS`, or at once if it changes.
+   but PRBs that are not in it any more are let go, and it is tried again after `TRIAL_RETRY_NS`, or at once if it
+   changes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
@@ -97,7 +98,9 @@ class Controller:
         self._held: tuple[int, ...] | None = None  # the last list that was held back
         self._retry_ns: int | None = None  # time between rejection and repetition; None: not rejected
         self._count = 0
-        self._before: tuple[PrbBlock | None, int, int | None] = None, NEVER, None  # what `refused` goes back to
+        self._left: tuple[int, ...] = ()  # what was sent of the list that was requested last
+        # What `refused` goes back to.
+        self._before: tuple[PrbBlock | None, int, int | None, tuple[int, ...]] = None, NEVER, None, ()
         self._refused: tuple[tuple[int, ...], int] = (), NEVER  # the last list that was, and until when it is not due
 
     def observe(
@@ -185,12 +188,26 @@ class Controller:
             self._requested = None  # not withdrawn by this twin: request it again if it is still needed
         return False
 
-    def refused(self, monotonic_ns: int) -> None:
-        """The list that `observe` returned last is not sent."""
+    def parted(self, prbs: tuple[int, ...]) -> None:
+        """Of the list that `observe` returned last, these PRBs are sent."""
+        self._left = prbs
+
+    def refused(self, wall_ns: int, monotonic_ns: int) -> PrbBlock | None:
+        """The list that `observe` returned last is not sent; returns what is, as less is to stand, or None."""
         assert self._requested is not None
+        wanted = self._requested.prbs
         self._hindered_ns = self._observed_ns
-        self._refused = self._requested.prbs, monotonic_ns + TRIAL_RETRY_NS
-        self._requested, self._requested_ns, self._retry_ns = self._before
+        self._refused = wanted, monotonic_ns + TRIAL_RETRY_NS
+        self._requested, self._requested_ns, self._retry_ns, self._left = self._before
+        since_ns, stands = self._requested_ns, self._left if self._requested else ()
+        kept = tuple(prb for prb in stands if prb in wanted)
+        left_ms = self._validity_ms - (monotonic_ns - since_ns) // MS
+        if kept == stands or left_ms <= 0 or self._retry_ns is not None:
+            return None
+        reason = "interference ended on the others" if kept else "interference ended"
+        self._requested = replace(self._make_block(kept, reason, wall_ns, monotonic_ns), validity_ms=left_ms)
+        self._requested_ns = since_ns
+        return self._requested
 
     def is_own(self, result: PrbBlockResult) -> bool:
         """Whether the result is of a block of this twin."""
@@ -230,7 +247,8 @@ class Controller:
         self, prbs: tuple[int, ...], reason: str, wall_ns: int, monotonic_ns: int, renew: bool = False
     ) -> PrbBlock:
         self._count += not renew
-        self._before = self._requested, self._requested_ns, self._retry_ns
+        self._before = self._requested, self._requested_ns, self._retry_ns, self._left
+        self._left = prbs
         self._requested = PrbBlock(f"{self._prefix}{self._count}", prbs, wall_ns, self._validity_ms, reason)
         self._requested_ns = monotonic_ns
         self._retry_ns = None

@@ -135,9 +135,11 @@ class Decisions:
                 elif isinstance(item, Held):
                     self._report_held(item)
                 elif block := self.trials.leaving(item):
+                    self._controller.parted(block.prbs)
                     self._propose(block, self._controller.seen_ns)
                 else:
-                    self._controller.refused(monotonic_ns)
+                    if rest := self._controller.refused(now_ns, monotonic_ns):
+                        self._propose(rest)
                     self._refuse(item, self._controller.seen_ns)
 
     def look(self) -> None:
@@ -253,7 +255,8 @@ class Decisions:
         is_new = bool(block.prbs) and (story is None or story.ended or story.prbs != block.prbs)
         self._last_refused = None
         if is_new:
-            story = self.stories.begin(block, node, epoch or 0, seen_ns, self.trials.last)
+            tried = self.trials.last if seen_ns is not None else None  # what only lets PRBs go is not tried
+            story = self.stories.begin(block, node, epoch or 0, seen_ns, tried)
         try:
             signed = self._authentication.sign(block.encode(), node, epoch)
             signed_ns = time.time_ns() if self._authentication.signs else None

@@ -14,7 +14,7 @@ from twinlink.block_state import INSTALLED, ON_AIR
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.protocol.rtt import percentiles
 from twinlink.stats import ClockOffset
-from twinlink.story import Clock, Name, Story, Tried, encode
+from twinlink.story import MAX_NS, Clock, Name, Story, Tried, encode
 
 KEPT = 16  # stories: results of those before are no news
 MAX_TOOK = 4096
@@ -71,8 +71,9 @@ class Stories:
         self._stories[block.id] = story
         self._stories.move_to_end(block.id)
         while len(self._stories) > KEPT:
-            _, oldest = self._stories.popitem(last=False)
-            self._say(oldest)
+            # Refusals may be many while a block stands, whose end is still to be heard.
+            oldest = next((id for id, one in self._stories.items() if one.ended), next(iter(self._stories)))
+            self._say(self._stories.pop(oldest))
         return story
 
     def note(self, story: Story, name: Name, time_ns: int | None, clock: Clock, note: str = "") -> None:
@@ -118,7 +119,8 @@ class Stories:
             return
         story = self._stories.get(fields["id"])
         time_ns = fields.get("sent_ns" if name == "installed" else "acknowledged_ns")
-        if story is not None and type(time_ns) is int and "sent" in story.stages:
+        is_time = type(time_ns) is int and 0 <= time_ns <= MAX_NS  # JSON has no bounds
+        if story is not None and is_time and "sent" in story.stages:
             self.note(story, name, time_ns, "exporter")
 
     def look(self, now_ns: int, mono_ns: int) -> None:

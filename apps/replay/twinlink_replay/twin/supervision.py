@@ -8,6 +8,9 @@ A block is to be taken back when
 3. the UEs are gone: outside of the block, less than `BUSY` of the PRBs that they had before it carried any traffic for
    `HARM_NS` on end, and they had at least `HARM_PRBS` there.
 
+A list that follows while one stands is the same block in this: its time goes on, since an interferer that moves changes
+the list several times a second.
+
 Rules 2 and 3 need records: without them the twin is out of sync, which ends a block as well.
 """
 
@@ -43,21 +46,25 @@ class Supervision:
         self.story: Story | None = None
         self.effect_ns: int | None = None
         self._inside = np.zeros(n_prbs, np.bool_)
-        self._sent_mono_ns = 0
+        self._unanswered: list[tuple[Story, int]] = []  # lists, and when they were sent, the one that stands last
+        self._since_ns: int | None = None  # when the first of the lists was on air
         self._before = 0.0  # PRBs with UEs outside the block, before it
-        self._busy = 1.0  # mean share of the block's PRBs with UE traffic
+        self._busy: float | None = None  # mean share of the block's PRBs with UE traffic
         self._quiet_ns: int | None = None  # since when they carry none
         self._calm_ns = self._alive_ns = 0  # newest records without UE traffic inside, and with it outside
         self._records = 0  # since it was on air
 
     def begin(self, story: Story, mono_ns: int) -> None:
         """A block was sent, which is supervised until `end` or the next one."""
-        self.story, self.effect_ns, self._sent_mono_ns = story, None, mono_ns
+        before, self.story, self.effect_ns, self._quiet_ns = self.story, story, None, None
         self._inside[:] = False
         self._inside[np.array(story.prbs, np.int64) - self._first_prb] = True
         self._before = float(self._share[~self._inside].sum())
-        self._busy, self._quiet_ns, self._records = 1.0, None, 0
-        self._calm_ns = self._alive_ns = 0
+        if before is None or (before.ended and "replaced" not in before.stages):
+            self._unanswered.clear()
+            self._busy = self._since_ns = None
+            self._calm_ns = self._alive_ns = self._records = 0
+        self._unanswered.append((story, mono_ns))
 
     def end(self) -> None:
         """No block is to stand."""
@@ -66,7 +73,13 @@ class Supervision:
     def look(self, mono_ns: int) -> str | None:
         """Why the block is to be taken back by rule 1; None if it is not."""
         story = self.story
-        if story is None or story.ended or mono_ns - self._sent_mono_ns < ANSWER_NS:
+        if story is None or story.ended:
+            return None
+        lists = self._unanswered
+        answered = [k for k, (one, _) in enumerate(lists) if "installed" in one.stages]
+        if answered:
+            del lists[: min(answered[-1] + 1, len(lists) - 1)]
+        if mono_ns - lists[0][1] < ANSWER_NS:
             return None
         if "installed" not in story.stages:
             return f"it was not installed {ANSWER_NS / 1e9:g} s after it was sent"
@@ -82,18 +95,19 @@ class Supervision:
             observed_ns: when the record was observed, on the exporter's clock.
         """
         story = self.story
-        if story is None:
+        if story is None or story.ended:
             self._share += (ue - self._share) / BEFORE_RECORDS
             return None
         since = story.stages.get("on air") or story.stages.get("installed")
-        if story.ended or since is None or since.time_ns is None or observed_ns <= since.time_ns:
+        if since is None or since.time_ns is None or observed_ns <= since.time_ns:
             return None
         self._records += 1
-        return self._lacks_effect(ue, observed_ns, since.time_ns) or self._harms(ue, observed_ns, since.time_ns)
+        since_ns = self._since_ns = since.time_ns if self._since_ns is None else self._since_ns
+        return self._lacks_effect(ue, observed_ns, since_ns) or self._harms(ue, observed_ns, since_ns)
 
     def _lacks_effect(self, ue: NDArray[np.bool_], observed_ns: int, since_ns: int) -> str | None:
         busy = float(ue[self._inside].mean())
-        self._busy = busy if self._records == 1 else self._busy + (busy - self._busy) / RECORDS
+        self._busy = busy if self._busy is None else self._busy + (busy - self._busy) / RECORDS
         if busy > BUSY:
             self._quiet_ns = None
         elif self._quiet_ns is None:

@@ -52,6 +52,7 @@ class Trials:
         self._blocked: NDArray[np.bool_] | None = None
         self._calls = 0
         self._ahead: Cell | None = None  # whose runs are being made
+        self._calls_left = 0  # after which they are made
         self._ready = usual(1)  # whose runs are made
         self._last_logged: tuple[str, tuple[int, ...], str | None] | None = None
 
@@ -59,7 +60,7 @@ class Trials:
         """Records of these PRBs follow, of which nothing was heard yet."""
         self._heard = Heard(n_prbs) if self._enabled else None
         self._first_prb, self._blocked = first_prb, np.zeros(n_prbs, np.bool_)
-        self._ready, self._ahead = usual(n_prbs), None
+        self._ready, self._ahead, self._calls = usual(n_prbs), None, 0
         while self._enabled and prepare(self._ready, HORIZON_MS // STEP_MS, SEEDS):
             pass
 
@@ -76,10 +77,14 @@ class Trials:
             self._heard.add(record.observed_ns, occupied[k], interfered[k], self._blocked)
         self._calls += 1
         if self._ahead is None and self._calls % FIT_CALLS == 0:
-            self._ahead = fit(self._heard)
-        # One run a call, so that no record waits for many.
-        if self._ahead and not prepare(self._ahead, HORIZON_MS // STEP_MS, SEEDS):
-            self._ready, self._ahead = self._ahead, None
+            self._ahead, self._calls_left = fit(self._heard), SEEDS
+        if self._ahead:
+            # One run a call, so that no record waits for many.  Those that were made before, as for an earlier replay,
+            # change nothing of when it is ready: a replay gets the same answers each time.
+            prepare(self._ahead, HORIZON_MS // STEP_MS, SEEDS)
+            self._calls_left -= 1
+            if not self._calls_left:
+                self._ready, self._ahead = self._ahead, None
 
     def leaving(self, block: PrbBlock) -> PrbBlock | None:
         """The block, or the part of it that may leave; None if no part may.  An empty list may: it ends a block."""

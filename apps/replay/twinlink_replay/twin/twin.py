@@ -188,8 +188,8 @@ class Twin:
         self.fidelity.follow(record.epoch, self._source_selection.node(record.epoch), of_replay)
         if self._detector and not of_replay:
             return
-        self._make_detector(record.n_prbs)
         self.decisions.follow(record, self._source_selection, replayed)
+        self._make_detector(record.n_prbs)  # which may be another one for a replay
         self._journal.event(
             "first-record",
             f"first record: {Carrier.of(record)}",

@@ -13,8 +13,9 @@ export const CONFLATED = 2;              // of the reasons of an abandoned frame
 export const LINK_TOPIC = "traffic/_link";
 const WORD = 0x544c0100;                 // "TL", version 1, and the kind
 const MAX_HELLO_OCTETS = 262_144, MAX_BUNDLED = 16_384;
-const FLOW = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, EPOCH = /^[0-9a-f]{16}$/;
-const NODE_NAME = /^(?: |[^\p{C}\p{Z}]){1,255}$/u;         // printable characters
+export const FLOW = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/;
+const EPOCH = /^[0-9a-f]{16}$/;
+export const NODE_NAME = /^(?: |[^\p{C}\p{Z}]){1,255}$/u;         // printable characters
 const ON_ACK_TOPIC = [Kind.ACK, Kind.NAK, Kind.FRAGMENT_PROGRESS, Kind.ACK_RANGE, Kind.REFUSED];
 
 const encoder = new TextEncoder(), decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

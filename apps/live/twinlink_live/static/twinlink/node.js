@@ -3,7 +3,7 @@
 // An instant is {monoMs, unixNs}: a number of a clock that never goes back, and Unix time as a BigInt.
 
 import {
-  HEADER_OCTETS, Kind, LINK_TOPIC, MAX_PAYLOAD_OCTETS, Malformed, compose, helloBody, hexEpoch, parse,
+  FLOW, HEADER_OCTETS, Kind, LINK_TOPIC, MAX_PAYLOAD_OCTETS, Malformed, NODE_NAME, compose, helloBody, hexEpoch, parse,
 } from "./frames.js";
 import { Reassembler } from "./fragments.js";
 import { Peers } from "./peers.js";
@@ -15,8 +15,16 @@ const MAX_FLOWS = 1024, REPORT_MS = 50;
 
 export class ReceivingNode {
   // `node`: its name. `epoch`: 64 random bits, new for each session. `now`: an instant. `windowOctets`: what may wait
-  // to be taken, or for what is missing. `maxPayload`: octets of the longest message that it takes.
+  // to be taken, or for what is missing. `maxPayload`: octets of the longest message that it takes. Throws TypeError where
+  // one of them cannot be.
   constructor({ node, epoch, now, windowOctets = WINDOW_OCTETS, maxPayload = MAX_PAYLOAD_OCTETS }) {
+    if (typeof node !== "string" || !NODE_NAME.test(node)) {
+      throw new TypeError(`node: give a name of 1 to 255 printable characters, not ${String(node)}`);
+    }
+    for (const [name, octets] of Object.entries({ windowOctets, maxPayload })) {
+      const isNumber = Number.isSafeInteger(octets) && octets > 0;
+      if (!isNumber) throw new TypeError(`${name}: give a whole number of octets above 0, not ${String(octets)}`);
+    }
     Object.assign(this, { name: node, epoch, now, windowOctets, maxPayload });
     this.flows = new Map();
     this.stats = {};                     // counters by name; those of malformed frames begin with "malformed_"
@@ -37,7 +45,12 @@ export class ReceivingNode {
   }
 
   // The application takes what comes on a flow; messages of other flows are rejected.
-  subscribe(flow) { this.#flow(flow).isSubscribed = true; }
+  subscribe(flow) {
+    if (typeof flow !== "string" || !FLOW.test(flow)) {
+      throw new TypeError(`${String(flow)}: no name of a flow; give 1 to 63 of A to Z, a to z, 0 to 9, ., _ and -`);
+    }
+    this.#flow(flow).isSubscribed = true;
+  }
 
   // The next message of a flow, {flow, node, epoch, sequence, sentNs, receivedNs, payload}, or null. The sender learns
   // that there is room again.

@@ -44,6 +44,7 @@ export class Stream {
     if (!this.flow.isSubscribed) return this.#reject(message);
     if (!this.#fits(sequence, payload.length)) return this.#refuse(sequence, payload.length);
     this.node.count("received");
+    message.payload = owned(payload);
     this.#see(sequence);
     this.#acknowledge(message);
     if (!this.repairs) return this.#deliver(message);
@@ -290,6 +291,11 @@ export class Stream {
     this.#expect(end);
     this.#nak([[first, end]], first);
   }
+}
+
+// The payload, in memory of its own where it came in a much longer frame, which waits with it and would not be counted.
+function owned(payload) {
+  return payload.buffer.byteLength > 2 * payload.length + CREDIT_PER_MESSAGE ? payload.slice() : payload;
 }
 
 // The index behind the consecutive messages that begin at this one, arrived together and were not rejected.
