@@ -288,3 +288,14 @@ def test_an_ack_that_is_not_simply_the_one_that_is_owed_changes_nothing(case: st
     of = {"epoch": FAR, "sequence": 0, "t2_ns": 2, **said}
     assert single.on_single_ack(flow, of["epoch"], 0, (of["sequence"], 1, of["t2_ns"]), 3, 4, 5) is None
     assert state_of(flow, {}) == before
+
+
+@pytest.mark.parametrize("was_full", [False, True])
+def test_the_other_flows_are_told_when_an_ack_makes_room_where_there_was_none(was_full: bool) -> None:
+    flow, told = _flow(), list[bool]()
+    _send(flow)
+    budget = flow.in_flight.budget
+    budget.on_room = lambda: told.append(True)
+    budget.limit = budget.in_flight + (not was_full)
+    assert single.on_single_ack(flow, FAR, 0, (0, 1, 2), 3, 4, 5)
+    assert told == [True] * was_full

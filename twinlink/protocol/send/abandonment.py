@@ -97,6 +97,8 @@ def lose_skipped(flow: SendRecord) -> None:
 
 def lose_unacked(flow: SendRecord, sequence: int, unacked_by: frozenset[int], reason: str = NOT_ACKED) -> None:
     """No ack has come, and the peers that owe one will not get it."""
+    flow.unacked.single(sequence)  # a run is in flight as one
+    flow.in_flight.lose(sequence)
     flow.losses.add(sequence, sequence + 1, reason, unacked_by, counted=release(flow, sequence))
 
 
