@@ -166,7 +166,8 @@ class RecordingFile:
                 return f"octet {end_at}: the end of the data is damaged"
             (crc,) = struct.unpack("<I", content)
             if crc != self._crc(0, end_at):
-                return f"octets 0 to {end_at - 1}: the CRC of the data is another"
+                crc_end = end_at + HEAD.size + len(content)
+                return f"octets 0 to {crc_end - 1}: the CRC of the data is another"
             summary_at = end_at + HEAD.size + 4
             opcode, content = self._record(self.size - FOOTER_OCTETS)
             if opcode != Opcode.FOOTER or len(content) != 20 or content[:8] != struct.pack("<Q", summary_at):
