@@ -51,8 +51,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.on_air", description=__doc__)
     parser.add_argument("folder", type=Path, help="of `twinlink demo`")
     given = parser.parse_args(argv)
+    folders = sorted(path.parent for path in given.folder.glob("*/replay.jsonl"))
+    if not folders:
+        parser.error(
+            f"{given.folder} holds no run of a demo (zeromq/replay.jsonl): make one by `twinlink demo --out DIR`"
+        )
     complete = True
-    for folder in sorted(path.parent for path in given.folder.glob("*/replay.jsonl")):
+    for folder in folders:
         spans = np.array(spans_ms(folder)).reshape(-1, 2)
         complete &= len(spans) > 0
         if not len(spans):
