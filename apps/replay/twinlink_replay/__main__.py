@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from .twin.flowgraph import Flowgraph
+    from .twin.recording import Recording
     from .twin.twin import Twin
 
 PROGRAM = "twinlink-replay"
@@ -112,46 +113,20 @@ def run(
     os.environ.setdefault("GR_CONF_LOG_LOG_FILE", "stderr")  # GNU Radio reads it on import; its default is stdout
     from .blocks.gnuradio_compat import do_without_home
     from .showing import Showing
-    from .twin.authentication import Authentication
-    from .twin.decisions import Decisions
-    from .twin.fidelity import Fidelity
     from .twin.flowgraph import Flowgraph  # needs GNU Radio
     from .twin.recording import Recording
-    from .twin.trials import Trials
-    from .twin.twin import Twin
 
     _check_outputs(given)
     if why := do_without_home():
         journal.event("no-home", f"GNU Radio keeps its settings in $TMP, or /tmp ({why})", reason=why)
     recording = Recording(given.out) if given.out else None
     with recorded_link.open_link(given, partial(journal.event, "recorded")) as link:
-        identity = signing.signing_identity(given, link)
         sync = link.sync("spectrum")
-        path = DecisionPath(link)
-        asks = link.sender(REQUEST_FLOW, overflow="latest")
-        fidelity = Fidelity(journal, asks.send, given.fidelity_limit, path.clock_offset)
-        decisions = Decisions(
-            journal,
-            path,
-            sync,
-            fidelity,
-            node=link.node,
-            session=f"{link.epoch:016x}"[:8],
-            validity_ms=given.validity_ms,
-            protected=given.protect_prbs or frozenset(),
-            control=given.control,
-            trials=Trials(journal, given.trial and given.control),
-            authentication=Authentication(identity, link.epoch),
-        )
-        twin = Twin(journal, decisions, recording, given.count, fidelity)
+        twin = _make_twin(given, journal, link, sync, recording)
         prepare(twin)
         _report_start(journal, link, given.transport)
         linking.tell_if_no_peer(link, partial(journal.event, "no-peer"))
-        link.events(handler=twin.link_event)
-        link.receiver("control-result", handler=decisions.result, max_payload=MAX_SIGNED_OCTETS)
-        link.receiver(SENSING, handler=twin.sensing)
-        link.receiver(DIGEST, handler=twin.digest)
-        path.follow(decisions.reported)
+        _connect(link, twin)
         octets = given.buffer_mb * 1024 * 1024
         with Flowgraph(link, twin.add, octets, lambda: twin.follows_replay) as flowgraph:
             pulse = Pulse()
@@ -164,17 +139,60 @@ def run(
             ):
                 if view is not None:
                     twin.watcher = Showing(view)
-                    view.fidelity = fidelity.described
+                    view.fidelity = twin.fidelity.described
                 why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
     twin.finish()
-    decisions.finish()
+    twin.decisions.finish()
     counted["waiting"] += twin.left_out
     if flowgraph.observer.error:
         raise OSError(f"the analysis failed: {flowgraph.observer.error!r}")
     _summarise(journal, twin, why, freshness, counted)
     return NOT_MET if counted["malformed"] or (counted["missing"] and why != "signal") else DONE
+
+
+def _make_twin(
+    given: argparse.Namespace,
+    journal: Journal,
+    link: twinlink.Link,
+    sync: twinlink.Sync,
+    recording: "Recording | None",
+) -> "Twin":
+    from .twin.authentication import Authentication
+    from .twin.decisions import Decisions
+    from .twin.fidelity import Fidelity
+    from .twin.trials import Trials
+    from .twin.twin import Twin
+
+    identity = signing.signing_identity(given, link)
+    path = DecisionPath(link)
+    asks = link.sender(REQUEST_FLOW, overflow="latest")
+    fidelity = Fidelity(journal, asks.send, given.fidelity_limit, path.clock_offset)
+    decisions = Decisions(
+        journal,
+        path,
+        sync,
+        fidelity,
+        node=link.node,
+        session=f"{link.epoch:016x}"[:8],
+        validity_ms=given.validity_ms,
+        protected=given.protect_prbs or frozenset(),
+        control=given.control,
+        trials=Trials(journal, given.trial and given.control),
+        authentication=Authentication(identity, link.epoch),
+    )
+    return Twin(journal, decisions, recording, given.count, fidelity)
+
+
+def _connect(link: twinlink.Link, twin: "Twin") -> None:
+    """Give the twin what the link receives."""
+    decisions = twin.decisions
+    link.events(handler=twin.link_event)
+    link.receiver("control-result", handler=decisions.result, max_payload=MAX_SIGNED_OCTETS)
+    link.receiver(SENSING, handler=twin.sensing)
+    link.receiver(DIGEST, handler=twin.digest)
+    decisions.path.follow(decisions.reported)
 
 
 def _collectors(link: twinlink.Link, twin: "Twin", sync: twinlink.Sync, flowgraph: "Flowgraph") -> "list[Collector]":

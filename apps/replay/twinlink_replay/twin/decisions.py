@@ -47,7 +47,7 @@ class Decisions:
         refused_results: number of results that do not come from a trusted exporter.
         held_back: number of lists of PRBs that were due and did not leave, because the fidelity was low.
         stories: of the blocks.
-        trials: as given.
+        path, trials: as given.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Decisions:
         self.proposed = self.installed = self.rejected = self.refused_results = self.held_back = 0
         self.stories = Stories(journal, path.tell, path.clock_offset, node)
         self.trials = trials
-        self._journal, self._path, self._sync, self._fidelity = journal, path, sync, fidelity
+        self._journal, self.path, self._sync, self._fidelity = journal, path, sync, fidelity
         self._authentication = authentication or Authentication()
         self._node, self._session = node, session
         self._settings = validity_ms, protected, control
@@ -261,7 +261,7 @@ class Decisions:
             signed = self._authentication.sign(block.encode(), node, epoch)
             signed_ns = time.time_ns() if self._authentication.signs else None
             sent_ns, mono_ns = time.time_ns(), time.monotonic_ns()
-            self._path.send(signed, node, epoch, block.validity_ms)
+            self.path.send(signed, node, epoch, block.validity_ms)
         except twinlink.TwinlinkError as error:
             self._journal.event("control-not-sent", f"PRB block {block.id} was not sent: {error}", id=block.id)
             return
