@@ -70,7 +70,10 @@ def test_old_slots_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_power_where_the_mac_left_prbs_free_is_interference(endpoint: str, tmp_path: Path) -> None:
-    """PRBs 10 to 12 are free and not silent; in 20 to 22 there is a UE."""
+    """PRBs 10 to 12 are free and not silent; in 20 to 22 there is a UE.
+
+    The records come at the pace of their times: the twin's model of the cell needs 200 ms of them.
+    """
     twin = Replay(tmp_path, "--listen", endpoint, "--count", "200")
     rng = np.random.default_rng(4)
     free = (FreeRange(0, 14, 0, 20), FreeRange(0, 14, 23, 28))
@@ -79,13 +82,15 @@ def test_power_where_the_mac_left_prbs_free_is_interference(endpoint: str, tmp_p
         gnb.receiver("control", handler=lambda message: asked.append(PrbBlock.decode(message.payload)))
         gnb.wait_ready(patience())
         sensing, spectrum = gnb.sender("sensing"), gnb.sender("spectrum")
+        start_ns = time.time_ns()
         for number in range(200):
-            now_ns, sfn, slot = time.time_ns(), number // 20, number % 20
-            sensing.send(SensingRanges(sfn, slot, free, now_ns).encode())
+            observed_ns, sfn, slot = start_ns + number * 10_000_000, number // 20, number % 20
+            time.sleep(max(observed_ns - time.time_ns(), 0) / 1e9)
+            sensing.send(SensingRanges(sfn, slot, free, observed_ns).encode())
             sensing.flush(patience())
             power = (30 * rng.gamma(12, 1 / 12, (1, 1, N_PRBS))).astype(np.float32)
             power[..., [10, 11, 12, 20, 21, 22]] *= 30
-            slots = (Slot(power, sfn, slot, ALL_SYMBOLS, now_ns),)
+            slots = (Slot(power, sfn, slot, ALL_SYMBOLS, observed_ns),)
             message = SlotSpectrum(
                 N_PRBS, 0, N_PRBS, (0,), 30_000, 3.6e9, 1 / 2048, Content.POWER, slot_mean=True, slots=slots
             )
