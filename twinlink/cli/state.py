@@ -117,6 +117,9 @@ def _settle(state: State, stop: Stop) -> None:
 
 def _write(given: argparse.Namespace, link: Link, state: State, payload: bytes | None, stop: Stop) -> int:
     key, column = given.words[0], given.column
+    known = state.get(key)
+    if payload is None and (known is None or column not in known.columns):
+        log(_NAME, f"{on_one_line(key)} has no value {column} to remove: `twinlink state show {given.name}` lists them")
 
     def write() -> int:
         if column == "desired":
@@ -151,7 +154,7 @@ def _show(given: argparse.Namespace, link: Link, state: State, stop: Stop) -> in
     for row in rows if given.json else ():
         output.emit({"type": "value", **row})
     table = looking.table_of("key", "column", "set by", "age s", "ends in s", "answers", "value", words=3)
-    table.columns[-1].justify = "left"
+    table.columns[-1].justify, table.columns[-1].no_wrap, table.columns[-1].overflow = "left", False, "fold"
     for row in rows:
         remaining, answers = row["remaining_s"], row["answers"]
         table.add_row(

@@ -4,7 +4,6 @@ import hashlib
 import heapq
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +22,7 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
 from .decisions import Decisions
 from .in_order import InOrder
-from .parts import whole
+from .parts import scratch, whole
 from .request import Outcome, Request
 from .sigmf_meta import (
     BLOCKED,
@@ -65,7 +64,7 @@ class _Writer:
         data_path = path.with_name(path.name.removesuffix(META) + DATA)
         self._meta_part = stack.enter_context(whole(path))
         self._data: IO[bytes] = stack.enter_context(stack.enter_context(whole(data_path)).open("wb"))
-        self._lines: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115  (the stack's)
+        self._lines: IO[bytes] = stack.enter_context(scratch(path))
         self._sha512 = hashlib.sha512()
         self._symbols = [s for s in range(SYMBOLS) if facts.symbols >> s & 1] if layout.head else [0]
         self._bins = layout.n_prbs * SUBCARRIERS_PER_PRB
