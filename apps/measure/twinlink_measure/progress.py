@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 LINE_S = 5.0  # between two lines without a terminal
@@ -39,9 +38,7 @@ class Progress:
             self._task = self._bar.add_task("starting", total=1.0, left="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             with contextlib.suppress(OSError):
                 self._bar.stop()

@@ -9,7 +9,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from twinlink.errors import TwinlinkError
@@ -107,9 +106,7 @@ class Setting(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(  # noqa: B027  (nothing to take away, unless a setting says so)
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:  # noqa: B027  (nothing to take away, unless a setting says so)
         """Remove the setting."""
 
     def wait(self, stopped: Stopped) -> None:  # noqa: B027  (this host is always there)
