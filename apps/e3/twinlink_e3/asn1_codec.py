@@ -17,6 +17,7 @@ from .indication import (
 )
 from .pdu import ALTERNATIVES, NAMES, Pdu, from_fields, to_fields
 from .service_model import (
+    WRAPPED,
     PrbBlacklistControl,
     PrbBlacklistReport,
     PrbBlockedControl,
@@ -39,10 +40,6 @@ _STRUCTURES: dict[type[Any], str] = {
 }
 _REFERENCE = ("shmName", "fhBufferIndex", "fhWriteIndex")  # fields of `SlotIndication` that the grammar nests
 _WRAPPER = "Spectrum-DAppControlData"
-_WRAPPED: dict[type[Any], str] = {
-    PrbBlacklistControl: "prbBlacklistControl",
-    SensingPolicyControl: "sensingPolicyControl",
-}  # since G2
 _TEXTS = ("e3apProtocolVersion", "dAppName", "dAppVersion", "vendor", "ranIdentifier")
 
 
@@ -111,8 +108,8 @@ class Asn1Codec:
         if isinstance(structure, SlotIndication) and (octets := encode_slot(structure)) is not None:
             return octets
         kind, values = _STRUCTURES[type(structure)], to_fields(structure)
-        if type(structure) in _WRAPPED and self._is_g2:
-            kind, values = _WRAPPER, {"controlPayload": (_WRAPPED[type(structure)], values)}
+        if type(structure) in WRAPPED and self._is_g2:
+            kind, values = _WRAPPER, {"controlPayload": (WRAPPED[type(structure)], values)}
         if "shmName" in values:
             values["shmName"] = values["shmName"].encode()
         if isinstance(structure, SlotIndication):
@@ -124,9 +121,9 @@ class Asn1Codec:
         """See `Codec`."""
         if kind is IqDataIndication:
             data: Any = decode_iq_data(octets)
-        elif kind in _WRAPPED and self._is_g2:
+        elif kind in WRAPPED and self._is_g2:
             chosen, values = decode_type(grammar.spectrum(), _WRAPPER, octets)["controlPayload"]
-            if chosen != _WRAPPED[kind]:
+            if chosen != WRAPPED[kind]:
                 raise MalformedPdu(f"the control of RAN function 1 is no {kind.__name__}, but {chosen or 'unknown'}")
             data = from_fields(kind, values)
         elif kind is SlotIndication and (slot := decode_slot(octets)) is not None:
