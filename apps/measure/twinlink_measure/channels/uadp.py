@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 from twinlink.errors import ConfigurationError
+from twinlink.process.ip_address import family_of
 from twinlink.transports import Endpoint
 
 from ..uadp import ETHER_TYPE, BuiltIn, DataSetMessage, NetworkMessage, UadpError, Variant, decode, encode
@@ -33,7 +34,7 @@ class UadpChannel(RawChannel):
 
     def open(self) -> None:
         host = self.endpoint.host.strip("[]")
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket = socket.socket(family_of(host), socket.SOCK_DGRAM)
         self._tune()
         if self.listening:
             self._socket.bind((host, self.endpoint.port))
