@@ -1,12 +1,11 @@
 """Objects of a file of JSON that another program wrote: each value is checked when it is read."""
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from twinlink.errors import TwinlinkError
 from twinlink.process import files
+from twinlink.process.text import parse_json
 
 MAX_JSON_OCTETS = 128 * 1024 * 1024
 MAX_INTEGER = 2**63 - 1
@@ -79,19 +78,6 @@ def read_json(path: Path) -> Any:
     """The content of a file.  Raises OSError, also above `MAX_JSON_OCTETS`; NotReadable where it is no JSON."""
     octets = files.read(path, MAX_JSON_OCTETS)
     try:
-        return json.loads(octets, parse_constant=_no_constant, object_pairs_hook=_object)
+        return parse_json(octets)
     except (ValueError, RecursionError) as error:
         raise NotReadable(f"{path} is no JSON: {error}") from None
-
-
-def _no_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object.  Of a key that it has twice, readers take different values (RFC 8259 section 4)."""
-    found = dict(members)
-    if len(found) < len(members):
-        twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
-        raise ValueError(f"an object has the key {twice[:100]!r} twice")
-    return found

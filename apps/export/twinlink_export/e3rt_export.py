@@ -8,6 +8,7 @@ import numpy as np
 
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
+from twinlink.process.files import whole
 from twinlink.slots import Clock, Content, Slot, SlotSpectrum
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -27,7 +28,6 @@ from .e3rt import (
     VERSION,
 )
 from .in_order import InOrder
-from .parts import whole
 from .request import Outcome, Request
 from .source import Message, Source, wants
 from .spectra import spectrum_of

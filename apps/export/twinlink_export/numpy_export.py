@@ -18,12 +18,12 @@ from numpy.lib import format as npy_format
 from twinlink import npy
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
+from twinlink.process.files import whole
 from twinlink.slots import Content, SlotSpectrum
 from twinlink.spectrum import Spectrum
 from twinlink.text_payload import is_array
 
 from .in_order import InOrder
-from .parts import whole
 from .request import Outcome, Request
 from .source import MAX_NS, Message, Source, wants
 from .spectra import spectrum_of

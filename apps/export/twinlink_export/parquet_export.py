@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload, TwinlinkError
+from twinlink.process.files import whole
 from twinlink.slots import SYMBOLS, Content, SlotSpectrum, power_per_prb
 from twinlink.spectrum import Spectrum
 
 from .decisions import Decisions
 from .in_order import InOrder
-from .parts import whole
 from .request import Outcome, Request
 from .source import MAX_NS, Lost, Message, Source, Stream, wants
 from .spectra import spectrum_of

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
+from twinlink.process.files import whole
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.recording.account import listed
 from twinlink.slots import SYMBOLS, Slot, SlotSpectrum
@@ -23,7 +24,6 @@ from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
 from .decisions import Decisions
 from .in_order import InOrder
-from .parts import whole
 from .request import Outcome, Request
 from .sigmf_meta import (
     BLOCKED,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from twinlink.appkit.arrays import write_arrays
 from twinlink.appkit.console import writing
+from twinlink.process import files
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from ..blocks.observer import Record
@@ -107,10 +108,8 @@ class Recording:
 
     def _write_meta(self) -> None:
         """Write it whole or not at all."""
-        part = self._folder / f"{META}.part"
-        with writing(self._folder):
+        with writing(self._folder), files.whole(self._folder / META) as part:
             part.write_text(json.dumps(self._meta(), indent=2) + "\n", encoding="utf-8")
-            part.replace(self._folder / META)
 
     def _meta(self) -> dict[str, Any]:
         described: dict[str, Any] = {
