@@ -47,7 +47,6 @@ _ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "action",
         choices=tuple(_RUN),
