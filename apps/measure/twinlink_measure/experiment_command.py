@@ -5,6 +5,7 @@
 
 import argparse
 import datetime
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
     from .progress import Progress
 
     about: dict[str, Any] = {
-        "started_ns": measuring.now_ns(),
+        "started_ns": time.time_ns(),
         "quick": given.quick,
         "setting": setting,
         "hub": given.hub,
@@ -105,7 +106,7 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
         )  # fmt: skip
         rows = measuring.measure(run)
         about |= {
-            "ended_ns": measuring.now_ns(),
+            "ended_ns": time.time_ns(),
             "complete": not stop.requested,
             "notes": run.notes,
             "figures": run.figures,

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, Self
 
+from twinlink.appkit.console import log
+
 LINE_S = 5.0  # between two lines without a terminal
 WIDE = 90  # columns from which on a long bar leaves room for text
 DRAW_S = 0.2  # between two updates, which take processor time from the measurement
@@ -49,22 +51,20 @@ class Progress:
         if now < self._next:
             return
         left = "" if left_s is None else f"{duration(left_s)} left"
-        with contextlib.suppress(OSError, AttributeError):
-            if self._bar is not None:
+        if self._bar is None:
+            log(self._name, f"{share:4.0%}  {what}" + (f", {left}" if left else ""))
+        else:
+            with contextlib.suppress(OSError):
                 self._bar.update(self._task, completed=share, description=what, left=left, refresh=True)
-            else:
-                sys.stderr.write(f"{self._name}: {share:4.0%}  {what}" + (f", {left}" if left else "") + "\n")
-                sys.stderr.flush()
         self._next = now + (LINE_S if self._bar is None else DRAW_S)
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        with contextlib.suppress(OSError, AttributeError):
-            if self._bar is not None:
+        if self._bar is None:
+            log(self._name, text)
+        else:
+            with contextlib.suppress(OSError):
                 self._bar.console.print(f"{self._name}: {text}", markup=False)
-            else:
-                sys.stderr.write(f"{self._name}: {text}\n")
-                sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:
