@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from twinlink.appkit.arrays import write_arrays
 from twinlink.appkit.console import writing
-from twinlink.process import files
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from ..blocks.observer import Record
@@ -108,8 +107,10 @@ class Recording:
 
     def _write_meta(self) -> None:
         """Write it whole or not at all."""
-        with writing(self._folder), files.whole(self._folder / META) as part:
+        part = self._folder / f"{META}.part"
+        with writing(self._folder):
             part.write_text(json.dumps(self._meta(), indent=2) + "\n", encoding="utf-8")
+            part.replace(self._folder / META)
 
     def _meta(self) -> dict[str, Any]:
         described: dict[str, Any] = {
