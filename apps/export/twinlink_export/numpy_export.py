@@ -7,7 +7,6 @@ only the columns beside them, some 50 octets a message.
 import tempfile
 import zipfile
 from array import array
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -23,7 +22,7 @@ from twinlink.slots import Content, SlotSpectrum
 from twinlink.spectrum import Spectrum
 from twinlink.text_payload import is_array
 
-from .in_order import InOrder
+from .in_order import in_order
 from .request import Outcome, Request
 from .source import MAX_NS, Message, Source, wants
 from .spectra import spectrum_of
@@ -105,7 +104,8 @@ def export(request: Request) -> Outcome:
     with ExitStack() as stack, whole(request.out) as part:
         stacks: dict[tuple[str, np.dtype[Any], tuple[int, ...], bool], _Stack] = {}
         of_flow: dict[str, int] = {}
-        for message in _in_order(source, request):
+        wanted = (message for message in source.messages() if wants(message.flow, request.flows))
+        for message in in_order(wanted, source.recorded):
             try:
                 items = _arrays_of(message)
             except MalformedPayload as error:
@@ -131,14 +131,6 @@ def export(request: Request) -> Outcome:
     if malformed:
         problems.append(f"{malformed} messages cannot be read as arrays; the first: {problem}")
     return Outcome({request.out: sum(one.count for one in stacks.values())}, "arrays", problems, source.notes)
-
-
-def _in_order(source: Source, request: Request) -> Iterator[Message]:
-    line = InOrder(source.recorded)
-    for message in source.messages():
-        if wants(message.flow, request.flows):
-            yield from line.add(message)
-    yield from line.rest()
 
 
 def _arrays_of(message: Message) -> list[_Item]:
