@@ -42,7 +42,6 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Print the script."""
     import shtab
 
     from twinlink import cli

@@ -81,7 +81,6 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the action."""
     if given.identity is None:
         raise ConfigurationError("give the folder of the identity: --identity DIR, or TWINLINK_IDENTITY")
     _become_owner(given.identity)

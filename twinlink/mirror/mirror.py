@@ -191,7 +191,6 @@ class _Batch:
         self._octets += octets
 
     def end(self) -> None:
-        """Send what there is."""
         if len(self._parts) > 1:
             self._send(b"".join(self._parts))
             self._parts, self._octets = [self._begin], len(self._begin)

@@ -62,7 +62,6 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid
 
     @property
@@ -104,7 +103,6 @@ class ChildProcess:
         return self._process.wait()
 
     def kill(self) -> None:
-        """End it at once."""
         if self.exit_code is None:
             self._process.kill()
             self._process.wait()

@@ -124,7 +124,6 @@ def export(request: Request) -> Outcome:
 
 
 def _slots_of(message: Message) -> SlotSpectrum | None:
-    """The slots of I/Q of a message."""
     try:
         found = spectrum_of(message.flow, message.payload)
     except MalformedPayload:

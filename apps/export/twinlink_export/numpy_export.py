@@ -56,7 +56,6 @@ class _Stack:
         }
 
     def add(self, message: Message, item: _Item) -> None:
-        """Append an array."""
         self._file.write(
             np.ascontiguousarray(item.values).reshape(-1).view(np.uint8).data if item.values.nbytes else b""
         )
@@ -67,7 +66,6 @@ class _Stack:
             column.append(value if column.typecode == "Q" else min(value, MAX_NS))
 
     def write(self, archive: zipfile.ZipFile, source: Source) -> None:
-        """Write the members."""
         self._file.seek(0)
         with _member(archive, f"{self.name}.array", self._dtype, (self.count, *self._shape)) as member:
             while part := self._file.read(_STEP):

@@ -202,7 +202,6 @@ class _Writer:
         self._ended.append((annotation.start, json.dumps(span | annotation.fields, separators=(",", ":")).encode()))
 
     def finish(self) -> None:
-        """Write the metadata."""
         for annotation in self._open.values():
             self._end(annotation)
         self._ended.sort()

@@ -85,7 +85,6 @@ class Connection:
         return int(count)
 
     def close(self) -> None:
-        """Close it."""
         with suppress(KeyError):
             self._poller.unregister(self.descriptor)
         self._socket.close()

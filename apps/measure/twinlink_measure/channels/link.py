@@ -48,7 +48,6 @@ class LinkChannel(Channel):
 
     @property
     def link(self) -> twinlink.Link:
-        """The link itself."""
         return self._link
 
     def close(self) -> None:

@@ -128,7 +128,6 @@ class ZenohChannel(RawChannel):
 
 
 def configuration(endpoint: Endpoint, listening: bool, tuned: bool) -> zenoh.Config:
-    """The configuration of the session."""
     endpoints = [str(endpoint)]
     config = zenoh.Config()
     for key, value in {

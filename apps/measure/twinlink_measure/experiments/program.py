@@ -54,7 +54,6 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
         end_process(self._process, self._threads, END_S)
 
     def _read(self) -> None:
@@ -129,7 +128,6 @@ def arguments() -> dict[str, Any]:
 
 
 def say(**told: Any) -> None:
-    """Write a line."""
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 
