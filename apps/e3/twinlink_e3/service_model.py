@@ -4,6 +4,7 @@ Spectrum-IQDataIndication is in `indication`; codecs have the octets.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from .indication import IqDataIndication
 
@@ -124,6 +125,12 @@ class SensingIndication:
     n_ranges: int
     beam: int | None = None
 
+
+# The controls of RAN function 1, and what wraps each since G2.
+WRAPPED: dict[type[Any], str] = {
+    PrbBlacklistControl: "prbBlacklistControl",
+    SensingPolicyControl: "sensingPolicyControl",
+}
 
 Structure = (
     IqDataIndication
