@@ -136,6 +136,7 @@ class Twin:
         if free is not None and self._detector.floor:
             interfered = interfered | (is_loud(features.power, self._detector.floor) & free)
             ue = ue & ~free
+        self.fidelity.analysed(ours, ue)
         analysed_ns = time.time_ns()
         if self.watcher:
             self.watcher.on_analysed(ours, answer.occupied, interfered)
