@@ -31,7 +31,7 @@ def stories_ms(folder: Path) -> NDArray[np.float64]:
     with np.load(folder / "twin" / "observations.npz") as recorded:
         analysed_ns = dict(zip(recorded["observed_ns"].tolist(), recorded["analysed_ns"].tolist(), strict=True))
     decided_ns: dict[tuple[Any, ...], int] = {}
-    rows = []
+    rows: dict[str, NDArray[np.float64]] = {}  # by id: what is renewed in another part has come on air before
     for line in (folder / "replay.jsonl").read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         if event["event"] == "proposed":
@@ -41,8 +41,8 @@ def stories_ms(folder: Path) -> NDArray[np.float64]:
             seen_ns, due_ns = times.get("seen"), decided_ns.get((event["id"], *event["prbs"]))
             passed = [analysed_ns.get(seen_ns), due_ns, *(times.get(name) for name in STAGES[2:])]
             if seen_ns is not None and None not in passed:
-                rows.append(np.diff([seen_ns, *passed]) / MS)
-    return np.array(rows, np.float64).reshape(-1, len(STAGES))
+                rows.setdefault(event["id"], np.diff([seen_ns, *passed]) / MS)
+    return np.array(list(rows.values()), np.float64).reshape(-1, len(STAGES))
 
 
 def spread(values_ms: NDArray[np.float64]) -> str:
