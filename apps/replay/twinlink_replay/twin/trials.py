@@ -26,6 +26,9 @@ ON_AIR_MS = STEP_MS  # from a decision to the gNB
 OTHER_SEED = 1  # for what was chosen by the first futures, which would flatter it
 RECENT = 300  # steps that show the state of the cell now; its laws are those that the runs ahead were made by
 FIT_CALLS = 50  # calls of `run_ahead` after which the runs ahead are made to suit what was heard since
+# The call of `run_ahead` with a trial whose answer does not count: it makes what the first one that counts would make.
+# By then what came while `follow` made its runs is analysed, and there is no model yet.
+REHEARSAL = 5
 
 
 class Trials:
@@ -61,12 +64,8 @@ class Trials:
         self._heard = Heard(n_prbs) if self._enabled else None
         self._first_prb, self._blocked = first_prb, np.zeros(n_prbs, np.bool_)
         self._ready, self._ahead, self._calls = usual(n_prbs), None, 0
-        if self._enabled:
-            while prepare(self._ready, HORIZON_MS // STEP_MS, SEEDS):
-                pass
-            # All else that the first trial would make is made by one whose answer does not count.
-            cell = replace(self._ready, emitters=(Emitter(0, 1, 0),), silence=0)
-            self._outcome(cell, Policy("block", (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)))
+        while self._enabled and prepare(self._ready, HORIZON_MS // STEP_MS, SEEDS):
+            pass
 
     def on_air(self, prbs: tuple[int, ...]) -> None:
         """These PRBs are blocked from now on; called by any thread."""
@@ -85,6 +84,9 @@ class Trials:
         if self._heard is None:
             return
         self._calls += 1
+        if self._calls == REHEARSAL:
+            cell = replace(self._ready, emitters=(Emitter(0, 1, 0),), silence=0)
+            self._outcome(cell, Policy("block", (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)))
         if self._ahead is None and self._calls % FIT_CALLS == 0:
             self._ahead, self._calls_left = fit(self._heard), SEEDS
         if self._ahead:
