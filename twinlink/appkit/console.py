@@ -99,14 +99,19 @@ def rendered(table: "RenderableType") -> str:
     from rich.table import Table
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
+    text = io.StringIO()  # rich would write to stdout even where there is nothing to write, and fail on a full disk
     console = Console(
-        force_terminal=terminal, width=None if terminal else _UNBOUNDED, markup=False, emoji=False, highlight=False
+        file=text,
+        force_terminal=terminal,
+        width=None if terminal else _UNBOUNDED,
+        markup=False,
+        emoji=False,
+        highlight=False,
     )
     if terminal and isinstance(table, Table) and table.show_header and _least_width(table) > console.width:
         return _paragraphs(table, console.width)
-    with console.capture() as capture:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    console.print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
 def _least_width(table: "Table") -> int:
