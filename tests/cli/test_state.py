@@ -56,6 +56,22 @@ def test_the_removal_of_a_value_that_is_not_there_says_so(start: Start) -> None:
         assert "to remove" not in removing.err
 
 
+def test_a_mirror_has_no_states(start: Start) -> None:
+    with (
+        twinlink.open("zeromq", listen=free_endpoint(), node="twin-1") as link,
+        link.mirror(free_endpoint()) as mirror,
+    ):
+        link.state("mode").desire("cell-1", "here")
+        runs = [
+            start("state", *words, "--connect", mirror.endpoint)
+            for words in (["show", "mode"], ["set", "mode", "a", "b"])
+        ]
+        for run in runs:
+            assert run.code() == 1
+            assert "a mirror is there, which shows flows and has no states" in run.err
+            assert not run.out
+
+
 def test_watches_and_holds_a_value_until_it_is_interrupted(start: Start) -> None:
     at = free_endpoint()
     with twinlink.open("zeromq", listen=at, node="twin-1") as link:

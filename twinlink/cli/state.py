@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from twinlink import AckTimeout, Change, ConfigurationError, Link, MalformedPayload, State, TwinlinkError, Value
+from twinlink.mirror import MIRROR_FLOW
 from twinlink.state import MAX_PAYLOAD, check_name
 from twinlink.state.record import check_column, check_key
 
@@ -75,6 +76,9 @@ def run(given: argparse.Namespace) -> int:
         linking.wait_for_peer(link, stop, given, _NAME, None)
         _settle(state, stop)
         watch.tell()
+        if MIRROR_FLOW in link.stats()["received"]:
+            log(_NAME, "a mirror is there, which shows flows and has no states: connect to the link that it observes")
+            return NOT_MET
         if given.action in {"set", "remove"}:
             return _write(given, link, state, payload, stop)
         return _RUN[given.action](given, link, state, stop)
