@@ -233,7 +233,7 @@ def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, S
 
 def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> None:
     slow = ("--payloads", "100", "--mode", "open", "--rate", "50", "--count", "150", "--rounds", "3")
-    timeout = ("--timeout", str(patience(5)))
+    timeout = ("--timeout", str(PATIENCE_S))  # for the pong, which is long in starting on a busy machine
     one = Sweeping(tmp_path / "out", "--subjects", "raw-tcp", *slow, *timeout, beside_pong=True)
     assert one.pong
     try:
@@ -248,9 +248,11 @@ def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> N
     assert "not acknowledged by" not in one.run.err  # what the pong that died was still told
     content = one.content()
     assert content["complete"]
+    reasons = {cell["reason"] for cell in content["cells"] if cell["status"] == "peer lost"}
+    (lost,) = {int(reason.split()[1]) - 1 for reason in reasons}  # the first round, unless this test was late to end it
     for cell in content["cells"]:
-        assert (cell["status"], cell["reason"][:13]) == ("peer lost", "round 1 of 3:")
-        assert [entry["round"] for entry in cell["rounds"] if entry["sent"] == 50][-2:] == [1, 2]
+        rest = {0, 1, 2} - {lost} if cell["status"] == "peer lost" else {0, 1, 2}
+        assert rest <= {entry["round"] for entry in cell["rounds"] if entry["sent"] == 50}
 
 
 def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> None:
