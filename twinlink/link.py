@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, cast
 
 from .attachments import Attachments
@@ -371,9 +370,7 @@ class Link(Attachments, Misnamed):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _check_flow(self, flow: str) -> None:
