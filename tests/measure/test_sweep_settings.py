@@ -24,7 +24,7 @@ from tests.cli.running import PATIENCE_S, Run
 from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
 from twinlink.process.ports import free_ports
-from twinlink.testing import patience, wait_until
+from twinlink.testing import wait_until
 
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
 
