@@ -24,7 +24,7 @@ from tests.cli.running import PATIENCE_S, Run
 from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
 from twinlink.process.ports import free_ports
-from twinlink.testing import wait_until
+from twinlink.testing import patience, wait_until
 
 PORTS_OF_A_PONG = 12  # its own two, and two from 10 above
 
@@ -233,7 +233,7 @@ def test_a_pong_that_goes_ends_its_cell_and_the_rest_says_why(begun: dict[str, S
 
 def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> None:
     slow = ("--payloads", "100", "--mode", "open", "--rate", "50", "--count", "150", "--rounds", "3")
-    timeout = ("--timeout", str(PATIENCE_S))  # for the pong, which is long in starting on a busy machine
+    timeout = ("--timeout", str(patience(5)))
     one = Sweeping(tmp_path / "out", "--subjects", "raw-tcp", *slow, *timeout, beside_pong=True)
     assert one.pong
     try:
