@@ -130,10 +130,9 @@ def test_a_peer_that_reads_late_that_it_is_heard_says_from_where_on_it_owes_howe
         if number == 50:
             data(driver, 3, at_once=True)
     starts = {OURS: {"flow": 3}}
-    body = Hello(
-        "theirs", {OURS: newest_hello(transport)}, {"flow": 4}, True, frozenset(["flow"]), start_sequences=starts
-    )
-    octets = frame(Kind.HELLO, THEIRS, 60, 1, body.encode())
+    heard, detecting = {OURS: newest_hello(transport)}, frozenset(["flow"])
+    body = Hello("theirs", heard, {"flow": 4}, True, detecting, start_sequences=starts).encode()
+    octets = frame(Kind.HELLO, THEIRS, 60, 1, body)
     driver.receive(HELLO_TOPIC, octets, begin_ns + 60 * SEARCH_INTERVAL_NS, False)
     data(driver, 4, at_once=True)
     assert not [event for event in reported if isinstance(event, Gap)]
