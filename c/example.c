@@ -71,10 +71,11 @@ static void print_event(void *context, const struct twinlink_event *event)
 {
   static const char *const names[] = {"", "peer_up", "peer_down", "restarted", "lost", "gap", "malformed"};
   (void)context;
-  printf("{\"event\": \"%s\", \"node\": \"%s\", \"flow\": \"%s\", \"first\": %" PRIu64 ", \"end\": %" PRIu64
-         ", \"reason\": \"%s\"}\n",
-         names[event->kind], event->node != NULL ? event->node : "", event->flow != NULL ? event->flow : "", event->first,
-         event->end, event->reason != NULL ? event->reason : "");
+  printf("{\"event\": \"%s\", \"node\": \"", names[event->kind]);
+  for (const char *c = event->node; *c != 0; c++) /* the peer has chosen it; control characters are none of it */
+    printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+  printf("\", \"flow\": \"%s\", \"first\": %" PRIu64 ", \"end\": %" PRIu64 ", \"reason\": \"%s\"}\n", event->flow,
+         event->first, event->end, event->reason);
 }
 
 static void print_stats(const twinlink *link, const twinlink_flow *flow, uint64_t offered)

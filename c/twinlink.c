@@ -328,6 +328,9 @@ bool twinlink_send(twinlink_flow *flow, const void *payload, size_t octets, uint
 
 static void report(twinlink *link, struct twinlink_event event)
 {
+  event.node = event.node != NULL ? event.node : "";
+  event.flow = event.flow != NULL ? event.flow : "";
+  event.reason = event.reason != NULL ? event.reason : "";
   if (link->config.on_event != NULL)
     link->config.on_event(link->config.context, &event);
 }

@@ -65,7 +65,7 @@ enum twinlink_event_kind {
 struct twinlink_event {
   enum twinlink_event_kind kind;
   uint64_t epoch;     /* of the peer's session */
-  const char *node;   /* its name, UTF-8; NULL where there is none, as flow and reason */
+  const char *node;   /* its name, UTF-8; empty and not NULL where there is none, as flow and reason */
   const char *flow;
   uint64_t first;
   uint64_t end;

@@ -34,7 +34,8 @@ class FlowConfig(ct.Structure):
 class Config(ct.Structure):
     _fields_ = [
         ("abi", u32), ("octets", u32), ("node", text), ("epoch", u64), ("flows", ct.POINTER(FlowConfig)),
-        ("flow_count", u32), ("send_max_octets", u32), ("in_flight_octets", u64), ("receive_flow", text), ("receive_max_octets", u32),
+        ("flow_count", u32), ("send_max_octets", u32), ("in_flight_octets", u64), ("receive_flow", text),
+        ("receive_max_octets", u32),
         ("receive_slots", u32), ("on_event", OnEvent), ("on_message", OnMessage), ("context", ct.c_void_p),
     ]  # fmt: skip
 
@@ -132,7 +133,7 @@ class Node:
         one = event.contents
         fields: dict[str, object] = {"event": EVENTS[one.kind], "epoch": one.epoch, "first": one.first, "end": one.end}
         for name in ("node", "flow", "reason"):
-            fields[name] = (getattr(one, name) or b"").decode()
+            fields[name] = getattr(one, name).decode()  # never NULL
         self.events.append(fields)
 
     def _take_message(self, _: object, message: "ct._Pointer[Message]") -> None:

@@ -56,7 +56,7 @@ def test_a_wrong_configuration_is_refused(
 
 
 def test_two_flows_of_one_name_are_refused(library: ct.CDLL) -> None:
-    with pytest.raises(ValueError, match="^flows.name: "):
+    with pytest.raises(ValueError, match=r"^flows\.name: "):
         Node(library, config(), [flow(), flow(name=b"g"), flow()], NOW_NS)
 
 
