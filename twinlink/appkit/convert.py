@@ -136,7 +136,8 @@ def mirror(text: str) -> str:
 def connect(text: str) -> str:
     """As `listen`, of a listener to connect to; or several with commas between them."""
     if "*" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no host; the host comes first: `twinlink sub 10.0.0.5 '*'`")
+        advice = "the host comes first: `twinlink sub 10.0.0.5 '*'`; a listener takes `--flow '*'`"
+        raise argparse.ArgumentTypeError(f"{text!r} is no host; {advice}")
     return ",".join(_endpoint(Endpoint.parse_remote, part) for part in text.split(","))
 
 

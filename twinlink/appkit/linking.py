@@ -303,6 +303,14 @@ def refusal(event: Refused) -> str:
     return Refusal(event.identity, event.address, event.reason).advice(None)
 
 
+def _messages(first: int, end: int, flow: str) -> str:
+    return f"{end - first:,} message{'' if end - first == 1 else 's'} of flow {flow}"
+
+
+def _span(first: int, end: int) -> str:
+    return f"{first}" if end - first == 1 else f"{first} to {end - 1}"
+
+
 def sentence(event: Event) -> str:
     """What has happened, for a person."""
     match event:
@@ -311,9 +319,9 @@ def sentence(event: Event) -> str:
         case PeerDown(node=node, reason=reason):
             return f"peer {node} is gone ({reason})"
         case Gap(flow=flow, first=first, end=end):
-            return f"{end - first} messages of flow {flow} did not arrive: {first} to {end - 1}"
+            return f"{_messages(first, end, flow)} did not arrive: {_span(first, end)}"
         case Unclaimed(flow=flow, first=first, end=end):
-            return f"refused {end - first} messages of flow {flow}, which has no receiver here: {first} to {end - 1}"
+            return f"refused {_messages(first, end, flow)}, which has no receiver here: {_span(first, end)}"
         case Malformed(reason="transport", count=number):
             return f"a program that speaks another protocol connects ({number} so far): has the peer another transport?"
         case Malformed(reason="identity", count=number):

@@ -4,7 +4,6 @@ import hashlib
 import heapq
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
-from twinlink.process.files import whole
+from twinlink.process.files import scratch, whole
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.recording.account import listed
 from twinlink.slots import SYMBOLS, Slot, SlotSpectrum
@@ -65,7 +64,7 @@ class _Writer:
         data_path = path.with_name(path.name.removesuffix(META) + DATA)
         self._meta_part = stack.enter_context(whole(path))
         self._data: IO[bytes] = stack.enter_context(stack.enter_context(whole(data_path)).open("wb"))
-        self._lines: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115  (the stack's)
+        self._lines: IO[bytes] = stack.enter_context(scratch(path))
         self._sha512 = hashlib.sha512()
         self._symbols = [s for s in range(SYMBOLS) if facts.symbols >> s & 1] if layout.head else [0]
         self._bins = layout.n_prbs * SUBCARRIERS_PER_PRB
