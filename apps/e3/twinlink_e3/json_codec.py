@@ -23,9 +23,8 @@ from .pdu import ALTERNATIVES, NAMES, Pdu, RanFunctionDefinition, SetupResponse,
 from .service_model import (
     ALL_SYMBOLS,
     N_PRBS_MAX,
-    PrbBlacklistControl,
+    WRAPPED,
     SensingIndication,
-    SensingPolicyControl,
     SlotIndication,
     Structure,
 )
@@ -147,10 +146,6 @@ _READERS: dict[str, Reader] = {
     "deactivate": _truth,
 }
 
-_WRAPPED: dict[type[Any], str] = {
-    PrbBlacklistControl: "prbBlacklistControl",
-    SensingPolicyControl: "sensingPolicyControl",
-}
 _ALIASES = {"telemetryGrantedList": "telemetryIdentifierList", "controlGrantedList": "controlIdentifierList"}
 _NESTED = frozenset(("actionData", "reportData", "ranFunctionData"))
 _REFUSAL = {"requestId": 0, "ranIdentifier": ""}  # what a negative setupResponse may leave out
@@ -225,7 +220,6 @@ class JsonCodec:
         return _decode(_parse(octets, MalformedPdu), len(octets))
 
     def encode_structure(self, structure: Structure) -> bytes:
-        """See `Codec`."""
         if isinstance(structure, SlotIndication) and structure.names_cells:
             return _dump(_cells_to_json(structure))
         if isinstance(structure, SlotIndication | SensingIndication):
@@ -235,19 +229,18 @@ class JsonCodec:
             _read_fields(values)
         except ValueError as error:
             raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {error}") from error
-        if type(structure) in _WRAPPED and self._is_g2:
-            values = {"controlPayload": {_WRAPPED[type(structure)]: values}}
+        if type(structure) in WRAPPED and self._is_g2:
+            values = {"controlPayload": {WRAPPED[type(structure)]: values}}
         return _dump(values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
-        """See `Codec`."""
         values = _parse(octets, MalformedPdu)
         try:
             if kind in _REFERENCES:
                 reference: AnyStructure = _cells_of(values) if _has_cells(kind, values) else _reference_of(kind, values)
                 return reference
-            if kind in _WRAPPED and self._is_g2:
-                values = values["controlPayload"][_WRAPPED[kind]]
+            if kind in WRAPPED and self._is_g2:
+                values = values["controlPayload"][WRAPPED[kind]]
             structure: AnyStructure = _build(kind, _read_fields(values))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise MalformedPdu(f"{len(octets)} octets of JSON are no {kind.__name__}: {error}") from error

@@ -7,6 +7,7 @@ twinlink's own, of its RAN emulator: the payload of flow ``kpm`` once a second, 
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import MalformedPdu
 from .indication import IqDataIndication, Octets
@@ -133,6 +134,12 @@ class SensingIndication:
     n_ranges: int
     beam: int | None = None
 
+
+# The controls of RAN function 1, and what wraps each since G2.
+WRAPPED: dict[type[Any], str] = {
+    PrbBlacklistControl: "prbBlacklistControl",
+    SensingPolicyControl: "sensingPolicyControl",
+}
 
 Structure = (
     IqDataIndication

@@ -51,7 +51,6 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
-    """For ``--check``."""
     recording, fft_size = _recording(given)
     _check_outputs(given)
     grid = recording.grid
@@ -183,7 +182,6 @@ twinlink-ran-emulator --pace max --hold 0 --http 127.0.0.1:9465
 
 
 def make_parser() -> command_line.Parser:
-    """The command's options."""
     parser = command_line.Parser(
         prog=PROGRAM,
         description="The E3 side of a gNB without a gNB: plays recorded uplink spectrum to dApps that subscribe, and "
@@ -271,14 +269,12 @@ def _add_slots(parser: command_line.Parser) -> None:
 
 
 def _tdd(text: str) -> str:
-    """For argparse."""
     if not set(text) <= set("USD") or not set(text) & set("US"):
         raise argparse.ArgumentTypeError(f"letters U, S and D are expected, at least one U or S, not {text!r}")
     return text
 
 
 def _suffix(text: str) -> str:
-    """For argparse."""
     try:
         e3.shared_memory_path(SlotPattern(suffix=text).iq_name)
     except e3.SharedMemoryError as error:

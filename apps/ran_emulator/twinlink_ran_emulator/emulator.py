@@ -169,7 +169,6 @@ class Emulator:
 
     @property
     def counters(self) -> Counter[str]:
-        """Counters of the agent."""
         return self._agent.counters
 
     @property

@@ -71,7 +71,6 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
-    """The lines of ``--check``."""
     from .blocks import gnuradio_compat  # noqa: F401  (raises where GNU Radio is missing)
 
     _check_outputs(given)
@@ -290,7 +289,6 @@ twinlink-replay --companion  # a desktop with displays
 
 
 def make_parser() -> options.Parser:
-    """The parser of the command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Rebuild the uplink spectrum in a GNU Radio flowgraph, find interference, propose PRB blocks.",
