@@ -45,6 +45,7 @@ class Run:
     journal: Journal
     log: Path
     asked: list[bytes]
+    told: list[bytes]
     clock: Clock
     k: int = 0
 
@@ -87,13 +88,13 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    clock, asked = Clock(), list[bytes]()
+    clock, asked, told = Clock(), list[bytes](), list[bytes]()
     monkeypatch.setattr(module, "time", clock)
     log = tmp_path / "log.jsonl"
     journal = Journal("test", log, stream=io.StringIO())
     fidelity = Fidelity(journal, asked.append, told.append)
     fidelity.follow(EPOCH, "gnb-1", replayed=False)
-    made = Run(fidelity, journal, log, asked, clock)
+    made = Run(fidelity, journal, log, asked, told, clock)
     made.record()
     yield made
     journal.__exit__(None, None, None)
