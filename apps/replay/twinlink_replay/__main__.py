@@ -1,6 +1,7 @@
 """``twinlink-replay``: the Digital Twin's side without a display."""
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -140,6 +141,9 @@ def run(
                 if view is not None:
                     twin.watcher = Showing(view)
                     view.fidelity = twin.fidelity.described
+                # To visit what exists now takes longer than records are apart: later collections leave it out.
+                gc.collect()
+                gc.freeze()
                 why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
