@@ -1,8 +1,15 @@
+import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Hundreds of processes import twinlink.  Where bytecode is not kept, as in many containers, each would compile it, which
+# takes two thirds of the time that a command needs to start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest.register_assert_rewrite("twinlink.testing")
 

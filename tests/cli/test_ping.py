@@ -5,6 +5,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Start
 from twinlink import Ack
 from twinlink.cli.ping_statistics import PingStatistics, table
@@ -77,8 +78,8 @@ def test_a_host_and_short_options_as_ping_8_has_them(start: Start, endpoint: str
         (("-s", "64 bytes"), "argument -s/--size: '64 bytes' is not a number of octets such as 100, 64KB or 1MB"),
     ],
 )
-def test_a_host_or_size_that_cannot_be(start: Start, arguments: tuple[str, ...], expected: str) -> None:
-    ping = start("ping", *arguments)
+def test_a_host_or_size_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
+    ping = call("ping", *arguments)
     assert ping.code() == 3
     assert expected in ping.err
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Start, no_more_than_1000_octets
 
 TRANSPORTS = ("zeromq", "zenoh")
@@ -231,14 +232,14 @@ def test_an_interruption_before_the_end_is_reported(start: Start, endpoint: str)
     assert f"interrupted: {sent['sent']} of 1000 messages were received" in sub.err
 
 
-def test_a_file_that_is_too_long_is_not_read(start: Start, endpoint: str, tmp_path: Path) -> None:
+def test_a_file_that_is_too_long_is_not_read(endpoint: str, tmp_path: Path) -> None:
     path = tmp_path / "long"
     with path.open("wb") as file:
         file.truncate(2**40)  # a hole
-    pub = start("pub", "--connect", endpoint, str(path))
+    pub = call("pub", "--connect", endpoint, str(path))
     assert pub.code() == 3
     assert f"{path} has {2**40} octets, and a message of this link at most 16777216: `split -b" in pub.err
     assert "for a peer" not in pub.err
-    pub = start("pub", "--connect", endpoint, "--option", "max_payload=10", __file__)
+    pub = call("pub", "--connect", endpoint, "--option", "max_payload=10", __file__)
     assert pub.code() == 3
     assert "at most 10: `split -b 10" in pub.err

@@ -20,6 +20,7 @@ from twinlink_measure.setting import HostLost, SettingError
 from twinlink_measure.worker_handle import WorkerLost
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Run
 from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
@@ -277,7 +278,7 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_no_endpoint_is_not_waited_for(tmp_path: Path) -> None:
-    run = Run(["sweep", "--peer", "foo:", "--out", str(tmp_path / "out")])
+    run = call("sweep", "--peer", "foo:", "--out", str(tmp_path / "out"))
     assert run.code() == 3
     assert "endpoint 'foo:' is not of the form" in run.err
     assert "waits" not in run.err
