@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from .batch import Batch
@@ -212,9 +211,7 @@ class AsyncLink:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -356,9 +353,7 @@ class Opening:
     def __exit__(self, *_: object) -> None:
         """Never called."""
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._link.close()
 
     def __repr__(self) -> str:

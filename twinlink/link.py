@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, cast
 
 from .attachments import Attachments
@@ -66,6 +65,7 @@ class Link(Attachments, Misnamed):
         retention: int,
         send_timeout: float,
         busy_poll: bool,
+        attach: Callable[["Link"], object] = lambda link: None,
     ) -> None:
         self.transport_name = name
         self.endpoint = ",".join(map(str, transport.endpoints))
@@ -104,9 +104,9 @@ class Link(Attachments, Misnamed):
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe, self._senders)
         Attachments.__init__(self)
-        self._start()
+        self._start(attach)
 
-    def _start(self) -> None:
+    def _start(self, attach: Callable[["Link"], object]) -> None:
         check_threads(THREADS + self._transport.threads)
         self._transport.epoch = self.epoch
         try:
@@ -115,6 +115,7 @@ class Link(Attachments, Misnamed):
             raise in_use_here(error, self._transport) from error.__cause__
         try:
             exit_hooks.register(self)
+            attach(self)
             self._driver.send_hello()
             self._heartbeat_thread.start()
             self._transmit_thread.start()
@@ -369,9 +370,7 @@ class Link(Attachments, Misnamed):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _check_flow(self, flow: str) -> None:

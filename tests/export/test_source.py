@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twinlink_export.in_order import InOrder
+from twinlink_export.in_order import in_order
 from twinlink_export.parquet_export import export
 from twinlink_export.request import Request
 from twinlink_export.source import Message
@@ -26,9 +26,8 @@ def message(sequence: int) -> Message:
 
 
 def ordered(numbers: list[int], recorded: list[tuple[int, int]], most_octets: int = 10_000) -> list[int]:
-    line = InOrder({STREAM: RangeSet(recorded)}, most_octets)
-    found = [one.sequence for number in numbers for one in line.add(message(number))]
-    return found + [one.sequence for one in line.rest()]
+    put = in_order(map(message, numbers), {STREAM: RangeSet(recorded)}, most_octets)
+    return [one.sequence for one in put]
 
 
 def test_late_messages_are_put_in_their_place() -> None:

@@ -86,7 +86,7 @@ def test_other_recordings_are_refused_by_name(
     [
         ("3619200000.0}", '3.6e9}, {"core:sample_start": 91728, "core:frequency": 3.7e9}', "is 3700000000 Hz"),
         ('"core:frequency"', '"core:header_bytes": 8, "core:frequency"', "core:header_bytes"),
-        ('"core:frequency"', '"core:frequency": 3.7e9, "core:frequency"', "the key core:frequency twice"),
+        ('"core:frequency"', '"core:frequency": 3.7e9, "core:frequency"', "the key 'core:frequency' twice"),
         ('"dapp:sfn"', '"x": ' + "[" * 200_000 + "]" * 200_000 + ', "dapp:sfn"', "recursion"),
         ('"dapp:valid_symbol_mask": 16383', '"dapp:valid_symbol_mask": "all"', "dapp:valid_symbol_mask"),
         ('"rb_start": 5, ', "", "'rb_start' is a required property"),

@@ -20,7 +20,6 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from types import TracebackType
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -91,9 +90,7 @@ class Server:
             GuardedThread(partial(one.serve_forever, _POLL_S), "http", again=lambda: not self._ended).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended = True
         for one in self._listeners:
             one.shutdown()

@@ -13,7 +13,6 @@ import time
 import traceback
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 from twinlink.process import internal_errors
@@ -71,9 +70,7 @@ class Journal:
         logging.getLogger("twinlink").addHandler(self._intake)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         logging.getLogger("twinlink").removeHandler(self._intake)
         # stop() waits for the writer without a limit
         stopper = GuardedThread(self._writer.stop, "journal-stop")

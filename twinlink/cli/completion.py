@@ -30,7 +30,6 @@ _PREAMBLE = {
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="bash or zsh")
     parser.add_argument(
         "program",
@@ -43,7 +42,6 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Print the script."""
     import shtab
 
     from twinlink import cli

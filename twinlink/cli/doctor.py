@@ -21,7 +21,6 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "--role",
         choices=("any", "gnb", "twin"),

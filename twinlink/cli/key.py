@@ -47,7 +47,6 @@ _ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "action",
         choices=tuple(_RUN),
@@ -82,7 +81,6 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the action."""
     if given.identity is None:
         raise ConfigurationError("give the folder of the identity: --identity DIR, or TWINLINK_IDENTITY")
     _become_owner(given.identity)

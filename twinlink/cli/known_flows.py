@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..process import files
+
 MAX_FLOWS = 200
 # For bash and zsh: prints the names.
 SHELL = 'cat "${XDG_CACHE_HOME:-$HOME/.cache}/twinlink/flows" 2>/dev/null'
@@ -28,6 +30,5 @@ def remember(flows: Iterable[str]) -> None:
         if names == before:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"flows.{os.getpid()}.part")
-        part.write_text("".join(f"{name}\n" for name in names))
-        part.replace(file)
+        with files.whole(file) as part:
+            part.write_text("".join(f"{name}\n" for name in names))

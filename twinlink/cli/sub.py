@@ -24,6 +24,7 @@ from ..appkit import convert, linking
 from ..appkit.console import DONE, NOT_MET, Output, Stop, log, writing
 from ..appkit.formatting import decimal
 from ..appkit.options import Parser
+from ..process import files
 from ..process.text import on_one_line, to_json
 from . import flow_finder, known_flows, rate
 from .display import Display, Suspension, is_terminal
@@ -44,7 +45,6 @@ twinlink sub --output messages --idle 10  # a file each, until 10 s of silence
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     linking.add_options(parser, listens=True, flow="data", host="a program")
     linking.add_mirror_option(parser)
     parser.add_argument(
@@ -351,11 +351,5 @@ def _cut(line: str) -> str:
 
 def _write(path: Path, payload: bytes) -> None:
     """Write the file completely or not at all."""
-    part = path.with_suffix(".part")
-    try:
-        with writing(path):
-            part.write_bytes(payload)
-            part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    with writing(path), files.whole(path) as part:
+        part.write_bytes(payload)

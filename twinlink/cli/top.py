@@ -54,7 +54,6 @@ _DIRECTIONS = {
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "address",
         nargs="?",

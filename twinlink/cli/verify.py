@@ -37,7 +37,6 @@ _WHY = {
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="recordings of `twinlink record`")
     parser.add_argument(
         "--repair",

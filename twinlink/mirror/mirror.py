@@ -7,7 +7,6 @@ bounded queue of the flow, which repairs nothing; what does not fit is left out,
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, Self, TypedDict
 
 from .. import options
@@ -108,9 +107,7 @@ class Mirror:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _on_event(self, event: Event) -> None:
@@ -194,7 +191,6 @@ class _Batch:
         self._octets += octets
 
     def end(self) -> None:
-        """Send what there is."""
         if len(self._parts) > 1:
             self._send(b"".join(self._parts))
             self._parts, self._octets = [self._begin], len(self._begin)

@@ -1,9 +1,13 @@
-"""Files from elsewhere, read up to a limit: a small one may unpack to more than this host's memory."""
+"""Files from elsewhere, read up to a limit: a small one may unpack to more than this host's memory.
+
+Files of ours are there when they are whole.
+"""
 
 import errno
 import gzip
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _STEP = 1024 * 1024
@@ -42,6 +46,17 @@ def check_unpacked(path: Path, most: int) -> None:
     """Raise what `unpacked` does, keeping nothing in memory."""
     for _ in unpacked(path, most):
         pass
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Give the path, beside it, under which to write; at the end it gets its name, after an error it is removed."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _too_long(path: Path, what: str, most: int) -> OSError:

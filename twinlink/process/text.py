@@ -6,6 +6,7 @@ has those that are no UTF-8 as surrogates (PEP 383), which no stream takes.
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,26 @@ def to_json(value: Any, **options: Any) -> str:
     """As `json.dumps`, in ASCII; strings are `printable`, since other readers refuse half of a surrogate pair."""
     text = json.dumps(value, **options)
     return json.dumps(_printable_in(value), **options) if r"\ud" in text else text
+
+
+def parse_json(octets: bytes) -> Any:
+    """The value in a file of JSON.  Raises ValueError, RecursionError.
+
+    A key that an object has twice is an error: readers take different values of it (RFC 8259 section 4).
+    """
+    return json.loads(octets, parse_constant=_no_constant, object_pairs_hook=_object)
+
+
+def _no_constant(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
+        raise ValueError(f"an object has the key {twice[:100]!r} twice")
+    return found
 
 
 def _printable_in(value: Any) -> Any:

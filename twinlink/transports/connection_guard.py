@@ -118,15 +118,12 @@ class ConnectionGuard:
         return True
 
     def closed(self, fd: int) -> None:
-        """The driver has closed it."""
         self._guarded.pop(fd, None)
 
     def descriptors(self) -> list[int]:
-        """The descriptors of all connections."""
         return list(self._guarded)
 
     def connection(self, fd: int) -> TcpConnection | None:
-        """The connection with this descriptor, if it is guarded."""
         one = self._guarded.get(fd)
         return one.tcp if one is not None else None
 

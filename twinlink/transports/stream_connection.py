@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 from .base import Frame
 from .receive_buffers import ReceiveBuffers
@@ -78,6 +78,8 @@ class StreamConnection(ABC):
         on_blocked: called when octets begin to wait, and when none do any more, with whether they do.
     """
 
+    first_octets: ClassVar[bytes]  # with which a client that speaks the protocol begins
+
     def __init__(self, opened: socket.socket, unsent_limit: int, buffers: ReceiveBuffers, now: float) -> None:
         opened.setblocking(False)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -121,9 +123,13 @@ class StreamConnection(ABC):
         self._assembled_octets = 0  # of a message that comes in several frames
 
     @property
-    @abstractmethod
     def is_foreign(self) -> bool:
         """Whether the program at the other end, a client, spoke another protocol."""
+        if self.is_open or self.is_forbidden:
+            return False
+        if self.tls_error is not None:
+            return self.tls_error.reason in FOREIGN_TLS
+        return bool(self.refused) or not self.first_octets.startswith(self.begins[: len(self.first_octets)])
 
     # Receiving
 

@@ -107,7 +107,6 @@ class Dialer(ABC):
             self._wake()
 
     def stop(self, within_s: float) -> None:
-        """End the thread."""
         self._closing = True
         self._wake()
         if self._thread.ident is not None:

@@ -20,7 +20,7 @@ from struct import Struct
 from ..protocol.frames import MessageFrame, SplitFrame
 from .base import Frame
 from .receive_buffers import ReceiveBuffers
-from .stream_connection import FOREIGN_TLS, JOINED_OCTETS, Octets, StreamConnection, split
+from .stream_connection import JOINED_OCTETS, Octets, StreamConnection, split
 
 MAGIC = b"twinlink/tcp/1\r\n"
 EPOCH_OCTETS = 8
@@ -50,6 +50,8 @@ class TcpStream(StreamConnection):
         epoch: of this side, if it is a connector.
     """
 
+    first_octets = MAGIC
+
     def __init__(
         self,
         opened: socket.socket,
@@ -65,15 +67,6 @@ class TcpStream(StreamConnection):
         self._is_listeners = is_listeners
         self._most = most
         self._own_epoch = epoch or 0
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the program at the other end, a client, spoke another protocol."""
-        if self.is_open or self.is_forbidden:
-            return False
-        if self.tls_error is not None:
-            return self.tls_error.reason in FOREIGN_TLS
-        return bool(self.refused) or not MAGIC.startswith(self.begins[: len(MAGIC)])
 
     def greet(self) -> None:
         """Say the epoch."""

@@ -28,7 +28,7 @@ from ..protocol.frames import MessageFrame, SplitFrame
 from . import websocket_pages
 from .base import Frame
 from .receive_buffers import ReceiveBuffers
-from .stream_connection import FOREIGN_TLS, JOINED_OCTETS, MALFORMED, Octets, StreamConnection, split
+from .stream_connection import JOINED_OCTETS, MALFORMED, Octets, StreamConnection, split
 from .websocket_pages import Page
 
 SUBPROTOCOL = Subprotocol("twinlink.1")
@@ -81,6 +81,8 @@ class WebsocketConnection(StreamConnection):
         token: with which each request target begins; empty: none.
     """
 
+    first_octets = b"GET "
+
     def __init__(
         self,
         opened: socket.socket,
@@ -100,15 +102,6 @@ class WebsocketConnection(StreamConnection):
         self._tail = b""  # of these
         self._fragments: bytearray | None = None  # of a message that comes in several frames
         self._in_fragments = False
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the program at the other end, a client, spoke another protocol."""
-        if self.is_open or self.is_forbidden:
-            return False
-        if self.tls_error is not None:
-            return self.tls_error.reason in FOREIGN_TLS
-        return bool(self.refused) or not b"GET ".startswith(self.begins[:4])
 
     # Receiving
 

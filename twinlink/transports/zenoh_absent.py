@@ -14,7 +14,6 @@ class AbsentSession:
     """A session without a connection, and its publisher: messages are dropped, as without a peer."""
 
     def declare_publisher(self, *_: object, **__: object) -> "AbsentSession":
-        """As `zenoh.Session.declare_publisher`."""
         return self
 
     def put(self, *_: object, **__: object) -> None:
@@ -37,7 +36,6 @@ class AbsentSubscriber:
         self._woken.set()
 
     def try_recv(self) -> Any:
-        """As `zenoh.Subscriber.try_recv`."""
         return None
 
     def recv(self) -> Any:

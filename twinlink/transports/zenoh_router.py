@@ -92,7 +92,6 @@ def _rules(namespace: str, names: Sequence[str]) -> list[Entry]:
 
 
 def _policy(name: str, namespaces: Mapping[str, Sequence[str]]) -> Entry:
-    """The policy of one node."""
     own = [namespace for namespace, names in namespaces.items() if name in names]
     rules = [f"{namespace} {what}" for namespace in own for what in ("subscribe", "hear", f"from {name}")]
     return {"rules": rules, "subjects": [name]}

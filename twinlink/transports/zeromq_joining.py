@@ -33,7 +33,6 @@ class Joining:
             self._held_last, self.held_until = now, now + JOINED_S
 
     def is_held(self) -> bool:
-        """Whether data are held."""
         if time.monotonic() >= self.held_until:
             self.held_until = 0.0
         return self.held_until > 0

@@ -62,7 +62,6 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid
 
     @property
@@ -104,7 +103,6 @@ class ChildProcess:
         return self._process.wait()
 
     def kill(self) -> None:
-        """End it at once."""
         if self.exit_code is None:
             self._process.kill()
             self._process.wait()
@@ -121,11 +119,11 @@ def parse_events(octets: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def last_lines(path: Path, count: int = LAST_LINES) -> list[str]:
+def last_lines(path: Path) -> list[str]:
     """The end of a text file; empty without one."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return [line.rstrip() for line in deque(file, count)]
+            return [line.rstrip() for line in deque(file, LAST_LINES)]
     except OSError:
         return []
 

@@ -27,7 +27,6 @@ _MAX_SECONDS = 600.0  # everything that was played is compared in memory
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"where the results go; default {OUT}, which each demo makes again"
     )

@@ -99,7 +99,6 @@ class Folder:
 
     @property
     def report(self) -> Path:
-        """The page."""
         return self.path / results.REPORT
 
     def figure(self, name: str) -> Path:

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections import deque
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, Group
@@ -44,9 +43,7 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             with contextlib.suppress(OSError):
                 self._live.stop()
@@ -63,13 +60,11 @@ class Progress:
         self._say(f"{self._head}: {seconds:.0f} s of uplink spectrum{slower}")
 
     def phase(self, text: str) -> None:
-        """Set the current phase."""
         self._now = text
         self._say(f"{self._head}: {text}" if self._head else text)
         self._draw()
 
     def parts(self, states: dict[str, str]) -> None:
-        """Set the state of each process."""
         self._states = states
         self._draw()
 

@@ -62,8 +62,8 @@ def prbs(path: Path, playout: Playout, rebuilt: Rebuilt, name: str) -> None:
     truth = playout.interferer
     kinds = np.select([truth & found, truth & ~found, ~truth & found], [1, 2, 3], 0)
     _classes(axes[1], playout, kinds, ["#ffffff", FOUND, MISSED, FALSE])
-    _outline(axes[1], playout, truth, TRUTH, "-", 0.9)
-    _outline(axes[1], playout, playout.blocked, BLOCK, "-", 1.3, hatch="////")
+    _outline(axes[1], playout, truth, TRUTH, 0.9)
+    _outline(axes[1], playout, playout.blocked, BLOCK, 1.3, hatch="////")
     axes[1].set_title("Interferer and block")
     _legend(
         axes[1],
@@ -212,12 +212,12 @@ def _classes(axis: Axes, playout: Playout, kinds: NDArray[Any], colours: list[st
     axis.set_ylabel("PRB")
 
 
-def _outline(axis: Axes, playout: Playout, mask: Cells, colour: str, style: str, width: float, hatch: str = "") -> None:
+def _outline(axis: Axes, playout: Playout, mask: Cells, colour: str, width: float, hatch: str = "") -> None:
     times = np.append(_times(playout), _seconds(playout))
     for area in areas_of("", mask):
         corner = (times[area.first_record], area.first_prb - 0.5)
         size = (times[area.end_record] - times[area.first_record], area.end_prb - area.first_prb)
-        axis.add_patch(Rectangle(corner, *size, fill=False, ec=colour, lw=width, ls=style, hatch=hatch))
+        axis.add_patch(Rectangle(corner, *size, fill=False, ec=colour, lw=width, hatch=hatch))
 
 
 def _smooth(values: NDArray[np.float64], width: int = 10) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from .indication import (
 )
 from .pdu import ALTERNATIVES, NAMES, Pdu, from_fields, to_fields
 from .service_model import (
+    WRAPPED,
     PrbBlacklistControl,
     PrbBlacklistReport,
     PrbBlockedControl,
@@ -39,10 +40,6 @@ _STRUCTURES: dict[type[Any], str] = {
 }
 _REFERENCE = ("shmName", "fhBufferIndex", "fhWriteIndex")  # fields of `SlotIndication` that the grammar nests
 _WRAPPER = "Spectrum-DAppControlData"
-_WRAPPED: dict[type[Any], str] = {
-    PrbBlacklistControl: "prbBlacklistControl",
-    SensingPolicyControl: "sensingPolicyControl",
-}  # since G2
 _TEXTS = ("e3apProtocolVersion", "dAppName", "dAppVersion", "vendor", "ranIdentifier")
 
 
@@ -62,7 +59,6 @@ class Asn1Codec:
         self._is_g2 = generation.startswith("G2")
 
     def encode(self, pdu: Pdu) -> bytes:
-        """See `Codec`."""
         if self.generation == "G0" and isinstance(pdu, IndicationMessage) and pdu.timestamp is None:
             return encode_indication(pdu)
         if self._is_g2 and isinstance(pdu, IndicationMessage) and (octets := encode_g2_indication(pdu)) is not None:
@@ -105,14 +101,13 @@ class Asn1Codec:
             return False
 
     def encode_structure(self, structure: Structure) -> bytes:
-        """See `Codec`."""
         if isinstance(structure, IqDataIndication):
             return encode_iq_data(structure)
         if isinstance(structure, SlotIndication) and (octets := encode_slot(structure)) is not None:
             return octets
         kind, values = _STRUCTURES[type(structure)], to_fields(structure)
-        if type(structure) in _WRAPPED and self._is_g2:
-            kind, values = _WRAPPER, {"controlPayload": (_WRAPPED[type(structure)], values)}
+        if type(structure) in WRAPPED and self._is_g2:
+            kind, values = _WRAPPER, {"controlPayload": (WRAPPED[type(structure)], values)}
         if "shmName" in values:
             values["shmName"] = values["shmName"].encode()
         if isinstance(structure, SlotIndication):
@@ -121,12 +116,11 @@ class Asn1Codec:
         return encode_type(grammar.spectrum(), kind, values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
-        """See `Codec`."""
         if kind is IqDataIndication:
             data: Any = decode_iq_data(octets)
-        elif kind in _WRAPPED and self._is_g2:
+        elif kind in WRAPPED and self._is_g2:
             chosen, values = decode_type(grammar.spectrum(), _WRAPPER, octets)["controlPayload"]
-            if chosen != _WRAPPED[kind]:
+            if chosen != WRAPPED[kind]:
                 raise MalformedPdu(f"the control of RAN function 1 is no {kind.__name__}, but {chosen or 'unknown'}")
             data = from_fields(kind, values)
         elif kind is SlotIndication and (slot := decode_slot(octets)) is not None:

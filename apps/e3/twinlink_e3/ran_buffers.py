@@ -61,7 +61,6 @@ class RanBuffers:
 
     @property
     def row_octets(self) -> int:
-        """Octets of a row."""
         return self.antennas * ANTENNA_OCTETS
 
     @property

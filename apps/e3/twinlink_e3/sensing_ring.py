@@ -66,12 +66,10 @@ class SensingRing:
 
     @property
     def entry_octets(self) -> int:
-        """Octets of an entry."""
         return ENTRY.size + self.max_ranges * RANGE.size
 
     @property
     def octets(self) -> int:
-        """Octets of the whole."""
         return HEADER_OCTETS + self.entries * self.entry_octets
 
     def offset(self, entry: int) -> int:

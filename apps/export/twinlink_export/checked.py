@@ -1,12 +1,11 @@
 """Objects of a file of JSON that another program wrote: each value is checked when it is read."""
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from twinlink.errors import TwinlinkError
 from twinlink.process import files
+from twinlink.process.text import parse_json
 
 MAX_JSON_OCTETS = 128 * 1024 * 1024
 MAX_INTEGER = 2**63 - 1
@@ -39,28 +38,24 @@ class Fields:
         return f"{self.where} {key}" if self.where.endswith(":") else f"{self.where}.{key}"
 
     def integer(self, key: str, least: int = 0, most: int = MAX_INTEGER, default: int | None = None) -> int:
-        """A whole number."""
         value = self._fields.get(key, default)
         if type(value) is not int or not least <= value <= most:
             raise self.wrong(key, f"a whole number from {least} to {most}")
         return value
 
     def number(self, key: str, least: float, most: float, default: float | None = None) -> float:
-        """A number."""
         value = self._fields.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             raise self.wrong(key, f"a number from {least:g} to {most:g}")  # NaN is within no bounds
         return float(value)
 
     def text(self, key: str, default: str | None = None, most: int = 1024) -> str:
-        """A text."""
         value = self._fields.get(key, default)
         if not isinstance(value, str) or len(value) > most:
             raise self.wrong(key, f"a text of at most {most} characters")
         return value
 
     def object(self, key: str) -> "Fields":
-        """An object."""
         return Fields(self._place(key), self._fields.get(key))
 
     def objects(self, key: str) -> list["Fields"]:
@@ -79,19 +74,6 @@ def read_json(path: Path) -> Any:
     """The content of a file.  Raises OSError, also above `MAX_JSON_OCTETS`; NotReadable where it is no JSON."""
     octets = files.read(path, MAX_JSON_OCTETS)
     try:
-        return json.loads(octets, parse_constant=_no_constant, object_pairs_hook=_object)
+        return parse_json(octets)
     except (ValueError, RecursionError) as error:
         raise NotReadable(f"{path} is no JSON: {error}") from None
-
-
-def _no_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object.  Of a key that it has twice, readers take different values (RFC 8259 section 4)."""
-    found = dict(members)
-    if len(found) < len(members):
-        twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
-        raise ValueError(f"an object has the key {twice[:100]!r} twice")
-    return found

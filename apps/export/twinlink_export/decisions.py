@@ -41,7 +41,6 @@ class Label:
     comment: str = ""
 
     def encode(self) -> bytes:
-        """The payload."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod

@@ -8,6 +8,7 @@ import numpy as np
 
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
+from twinlink.process.files import whole
 from twinlink.slots import Clock, Content, Slot, SlotSpectrum
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -26,8 +27,7 @@ from .e3rt import (
     TAI_NS,
     VERSION,
 )
-from .in_order import InOrder
-from .parts import whole
+from .in_order import in_order
 from .request import Outcome, Request
 from .source import Message, Source, wants
 from .spectra import spectrum_of
@@ -109,18 +109,11 @@ def export(request: Request) -> Outcome:
         raise ConfigurationError(f"{source.reports[0].path} has no slots of I/Q on flows {','.join(request.flows)}")
     with ExitStack() as stack:
         file = stack.enter_context(stack.enter_context(whole(request.out)).open("wb"))
-        trace, line = _Trace(file, _cells([source.node(epoch) for epoch in nodes])), InOrder(source.recorded)
-
-        def take(message: Message) -> None:
+        trace = _Trace(file, _cells([source.node(epoch) for epoch in nodes]))
+        wanted = (message for message in source.messages() if wants(message.flow, request.flows))
+        for message in in_order(wanted, source.recorded):
             if (found := _slots_of(message)) is not None:
                 trace.add(message, found)
-
-        for message in source.messages():
-            if wants(message.flow, request.flows):
-                for one in line.add(message):
-                    take(one)
-        for message in line.rest():
-            take(message)
         trace.finish()
     problems = list(source.problems)
     if trace.odd:
@@ -131,7 +124,6 @@ def export(request: Request) -> Outcome:
 
 
 def _slots_of(message: Message) -> SlotSpectrum | None:
-    """The slots of I/Q of a message."""
     try:
         found = spectrum_of(message.flow, message.payload)
     except MalformedPayload:

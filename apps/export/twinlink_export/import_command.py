@@ -25,7 +25,6 @@ twinlink import iq_full.sigmf-meta --out run.mcap --overwrite
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a .sigmf-meta or .e3rt")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the recording, such as run.mcap")
     parser.add_argument(

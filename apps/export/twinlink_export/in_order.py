@@ -1,6 +1,6 @@
 """The messages of each stream in the order of their numbers: one that came on request came late."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from twinlink.protocol.rangeset import RangeSet
 
@@ -35,45 +35,40 @@ class _Line:
             self.next = next(self.numbers, None)
 
 
-class InOrder:
-    """Takes messages as they were recorded and gives them in order, each stream for itself.
+def in_order(
+    messages: Iterable[Message], recorded: Mapping[Stream, RangeSet], most_octets: int = HELD_OCTETS
+) -> Iterator[Message]:
+    """Messages as they were recorded, each stream put in order for itself.
 
     Args:
+        messages: those of one pass.
         recorded: the numbers of each stream that will come.
         most_octets: of messages that wait for one before them.
     """
-
-    def __init__(self, recorded: Mapping[Stream, RangeSet], most_octets: int = HELD_OCTETS) -> None:
-        self._recorded, self._most_octets = recorded, most_octets
-        self._lines: dict[Stream, _Line] = {}
-        self._octets = 0
-
-    def add(self, message: Message) -> Iterator[Message]:
-        """Take a message; gives those whose turn it is."""
-        line = self._lines.get(message.stream)
+    lines: dict[Stream, _Line] = {}
+    held = 0
+    for message in messages:
+        line = lines.get(message.stream)
         if line is None:
-            line = self._lines[message.stream] = _Line(self._recorded.get(message.stream, RangeSet()))
+            line = lines[message.stream] = _Line(recorded.get(message.stream, RangeSet()))
         if line.next is None or message.sequence < line.next:  # another went on without it
             yield message
-            return
+            continue
         if message.sequence == line.next:
             line.next = next(line.numbers, None)
             yield message
             before = line.octets
             yield from line.turn()
-            self._octets -= before - line.octets
-            return
+            held -= before - line.octets
+            continue
         payload = bytes(message.payload)  # not a view, which would keep the whole chunk
         line.early[message.sequence] = message._replace(payload=payload)
         line.octets += len(payload)
-        self._octets += len(payload)
-        if self._octets > self._most_octets:
-            longest = max(self._lines.values(), key=lambda one: one.octets)
-            self._octets -= longest.octets
+        held += len(payload)
+        if held > most_octets:
+            longest = max(lines.values(), key=lambda one: one.octets)
+            held -= longest.octets
             yield from longest.skip()
-
-    def rest(self) -> Iterator[Message]:
-        """Those that still wait."""
-        for line in self._lines.values():
-            if line.early:
-                yield from line.skip()
+    for line in lines.values():
+        if line.early:
+            yield from line.skip()

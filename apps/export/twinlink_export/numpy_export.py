@@ -7,7 +7,6 @@ only the columns beside them, some 50 octets a message.
 import tempfile
 import zipfile
 from array import array
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -18,12 +17,12 @@ from numpy.lib import format as npy_format
 from twinlink import npy
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
+from twinlink.process.files import whole
 from twinlink.slots import Content, SlotSpectrum
 from twinlink.spectrum import Spectrum
 from twinlink.text_payload import is_array
 
-from .in_order import InOrder
-from .parts import whole
+from .in_order import in_order
 from .request import Outcome, Request
 from .source import MAX_NS, Message, Source, wants
 from .spectra import spectrum_of
@@ -57,7 +56,6 @@ class _Stack:
         }
 
     def add(self, message: Message, item: _Item) -> None:
-        """Append an array."""
         self._file.write(
             np.ascontiguousarray(item.values).reshape(-1).view(np.uint8).data if item.values.nbytes else b""
         )
@@ -68,7 +66,6 @@ class _Stack:
             column.append(value if column.typecode == "Q" else min(value, MAX_NS))
 
     def write(self, archive: zipfile.ZipFile, source: Source) -> None:
-        """Write the members."""
         self._file.seek(0)
         with _member(archive, f"{self.name}.array", self._dtype, (self.count, *self._shape)) as member:
             while part := self._file.read(_STEP):
@@ -105,7 +102,8 @@ def export(request: Request) -> Outcome:
     with ExitStack() as stack, whole(request.out) as part:
         stacks: dict[tuple[str, np.dtype[Any], tuple[int, ...], bool], _Stack] = {}
         of_flow: dict[str, int] = {}
-        for message in _in_order(source, request):
+        wanted = (message for message in source.messages() if wants(message.flow, request.flows))
+        for message in in_order(wanted, source.recorded):
             try:
                 items = _arrays_of(message)
             except MalformedPayload as error:
@@ -131,14 +129,6 @@ def export(request: Request) -> Outcome:
     if malformed:
         problems.append(f"{malformed} messages cannot be read as arrays; the first: {problem}")
     return Outcome({request.out: sum(one.count for one in stacks.values())}, "arrays", problems, source.notes)
-
-
-def _in_order(source: Source, request: Request) -> Iterator[Message]:
-    line = InOrder(source.recorded)
-    for message in source.messages():
-        if wants(message.flow, request.flows):
-            yield from line.add(message)
-    yield from line.rest()
 
 
 def _arrays_of(message: Message) -> list[_Item]:

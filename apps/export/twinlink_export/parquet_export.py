@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload, TwinlinkError
+from twinlink.process.files import whole
 from twinlink.slots import SYMBOLS, Content, SlotSpectrum, power_per_prb
 from twinlink.spectrum import Spectrum
 
 from .decisions import Decisions
-from .in_order import InOrder
-from .parts import whole
+from .in_order import in_order
 from .request import Outcome, Request
 from .source import MAX_NS, Lost, Message, Source, Stream, wants
 from .spectra import spectrum_of
@@ -263,26 +263,17 @@ def _powers(found: Spectrum | SlotSpectrum) -> Iterator[_Powers]:
 
 
 def _write_prbs(source: Source, request: Request, table: _Table) -> list[str]:
-    decisions, line = Decisions(), InOrder(source.recorded)
-    malformed, problem = 0, ""
-
-    def take(message: Message) -> None:
-        nonlocal malformed, problem
+    decisions, malformed, problem = Decisions(), 0, ""
+    wanted = (one for one in source.messages() if not decisions.take(one) and wants(one.flow, request.flows))
+    for message in in_order(wanted, source.recorded):
         try:
             found = spectrum_of(message.flow, message.payload)
         except MalformedPayload as error:
             malformed += 1
             problem = problem or f"message {message.sequence} of flow {message.flow}: {error}"
-            return
+            continue
         if found is not None and not (isinstance(found, SlotSpectrum) and _is_odd(found)):
             _add_powers(table, message, found, decisions)
-
-    for message in source.messages():
-        if not decisions.take(message) and wants(message.flow, request.flows):
-            for one in line.add(message):
-                take(one)
-    for message in line.rest():
-        take(message)
     return [f"{malformed} messages cannot be read as spectrum; the first: {problem}"] if malformed else []
 
 

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
+from twinlink.process.files import whole
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.recording.account import listed
 from twinlink.slots import SYMBOLS, Slot, SlotSpectrum
 from twinlink.spectrum import SUBCARRIERS_PER_PRB, Spectrum
 
 from .decisions import Decisions
-from .in_order import InOrder
-from .parts import whole
+from .in_order import in_order
 from .request import Outcome, Request
 from .sigmf_meta import (
     BLOCKED,
@@ -202,7 +202,6 @@ class _Writer:
         self._ended.append((annotation.start, json.dumps(span | annotation.fields, separators=(",", ":")).encode()))
 
     def finish(self) -> None:
-        """Write the metadata."""
         for annotation in self._open.values():
             self._end(annotation)
         self._ended.sort()
@@ -316,23 +315,15 @@ def _write(source: Source, places: Mapping[_Place, Path], facts: Mapping[_Place,
     """Returns the records of each."""
     with ExitStack() as stack:
         writers = {key: _Writer(stack, path, *key, facts[key], source) for key, path in places.items()}
-        decisions, line = Decisions(), InOrder(source.recorded)
-        flows = {flow for flow, _, _ in writers}
-
-        def take(message: Message) -> None:
+        decisions, flows = Decisions(), {flow for flow, _, _ in writers}
+        wanted = (one for one in source.messages() if not decisions.take(one) and one.flow in flows)
+        for message in in_order(wanted, source.recorded):
             try:
                 found = iq_of(message)
             except MalformedPayload:
-                return
+                continue
             if found is not None:
                 writers[message.flow, message.node, Layout.of(found)].add(message, found, decisions)
-
-        for message in source.messages():
-            if not decisions.take(message) and message.flow in flows:
-                for one in line.add(message):
-                    take(one)
-        for message in line.rest():
-            take(message)
         for writer in writers.values():
             writer.finish()
         return {writer.path: writer.records for writer in writers.values()}

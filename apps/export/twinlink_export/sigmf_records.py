@@ -55,7 +55,6 @@ class Shared:
 
     @property
     def bins(self) -> int:
-        """Subcarriers."""
         return self.n_prbs * SUBCARRIERS_PER_PRB
 
     @property

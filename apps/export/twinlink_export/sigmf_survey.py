@@ -81,7 +81,6 @@ class Survey:
         self._flows = flows
 
     def look(self, message: Message) -> None:
-        """Take in a message."""
         if not wants(message.flow, self._flows):
             return
         try:

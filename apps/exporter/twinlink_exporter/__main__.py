@@ -96,7 +96,6 @@ def _settings(given: argparse.Namespace) -> tuple[Carrier, Limits, SyncLimits]:
 
 
 def _plan(given: argparse.Namespace) -> list[str]:
-    """For ``--check``."""
     carrier, limits, sync_limits = _settings(given)
     _check_outputs(given)
     return [
@@ -178,7 +177,6 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
 
 
 def make_parser() -> options.Parser:
-    """The command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Export a gNB's uplink spectrum from E3 to its digital twin, and the twin's PRB blocks to the gNB.",

@@ -59,7 +59,6 @@ class Instant(NamedTuple):
 
     @classmethod
     def now(cls) -> "Instant":
-        """The current instant."""
         return cls(time.time_ns(), time.monotonic_ns())
 
 

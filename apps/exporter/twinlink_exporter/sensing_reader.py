@@ -46,7 +46,6 @@ class SensingReader:
         return found
 
     def close(self) -> None:
-        """Close the shared memory."""
         if self._file:
             self._file.close()
         self._file, self._last = None, None

@@ -132,7 +132,6 @@ class TwinSync:
         return acknowledged / sent if sent else None
 
     def report(self, now_ns: int) -> SyncReport:
-        """Its state."""
         limits = self._limits
         age_ns, completeness = self.age_ns(now_ns), self.completeness(now_ns)
         age_s = (self._unanswered_ns(now_ns) if age_ns is None else age_ns) / SECOND_NS

@@ -58,7 +58,6 @@ class Twins:
         return bool(self._twins)
 
     def up(self, node: str, epoch: int, now_ns: int) -> None:
-        """A twin came up."""
         self._twins[epoch] = Twin(node, epoch, TwinSync(self._limits, self.sent, now_ns))
 
     def down(self, epoch: int) -> bool:

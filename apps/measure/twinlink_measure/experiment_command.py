@@ -5,6 +5,7 @@
 
 import argparse
 import datetime
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,6 @@ HUBS = ("own", "node-red")
 
 
 def add_options(parser: Parser) -> None:
-    """Declare the options."""
     parser.add_argument("name", choices=(_LIST, *NAMES), metavar="NAME", help=f"{_LIST}, or one of {', '.join(NAMES)}")
     parser.add_argument(
         "--quick",
@@ -89,7 +89,7 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
     from .progress import Progress
 
     about: dict[str, Any] = {
-        "started_ns": measuring.now_ns(),
+        "started_ns": time.time_ns(),
         "quick": given.quick,
         "setting": setting,
         "hub": given.hub,
@@ -106,7 +106,7 @@ def _measure(given: argparse.Namespace, experiment: "Experiment", folder: Path, 
         )  # fmt: skip
         rows = measuring.measure(run)
         about |= {
-            "ended_ns": measuring.now_ns(),
+            "ended_ns": time.time_ns(),
             "complete": not stop.requested,
             "notes": run.notes,
             "figures": run.figures,

@@ -3,7 +3,6 @@
 import logging
 import os
 import time
-from types import TracebackType
 from typing import Self
 
 import twinlink
@@ -67,9 +66,7 @@ class Hosts(Setting):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         logger = logging.getLogger("twinlink")
         logger.addFilter(_is_not_of_ours)
         try:

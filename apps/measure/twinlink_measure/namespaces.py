@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from .channels import PORTS
@@ -72,9 +71,7 @@ class Namespaces(Setting):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def _end(self) -> None:
@@ -144,7 +141,6 @@ class Namespaces(Setting):
                 )  # fmt: skip
 
     def start(self) -> Pair:
-        """New workers, one in each namespace."""
         for name, holder in zip((REAL_WORLD, DIGITAL_TWIN), self._holders, strict=True):
             if (code := holder.poll()) is not None:  # otherwise the failure would name another cause
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -158,7 +154,6 @@ class Namespaces(Setting):
         return _inside(str(self._holders[side].pid))
 
     def describe(self) -> dict[str, object]:
-        """The addresses."""
         return {"addresses": dict(zip(("real_world", "digital_twin"), ADDRESSES, strict=True))}
 
 

@@ -4,8 +4,9 @@ import contextlib
 import importlib.util
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
+
+from twinlink.appkit.console import log
 
 LINE_S = 5.0  # between two lines without a terminal
 WIDE = 90  # columns from which on a long bar leaves room for text
@@ -39,9 +40,7 @@ class Progress:
             self._task = self._bar.add_task("starting", total=1.0, left="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             with contextlib.suppress(OSError):
                 self._bar.stop()
@@ -52,22 +51,20 @@ class Progress:
         if now < self._next:
             return
         left = "" if left_s is None else f"{duration(left_s)} left"
-        with contextlib.suppress(OSError, AttributeError):
-            if self._bar is not None:
+        if self._bar is None:
+            log(self._name, f"{share:4.0%}  {what}" + (f", {left}" if left else ""))
+        else:
+            with contextlib.suppress(OSError):
                 self._bar.update(self._task, completed=share, description=what, left=left, refresh=True)
-            else:
-                sys.stderr.write(f"{self._name}: {share:4.0%}  {what}" + (f", {left}" if left else "") + "\n")
-                sys.stderr.flush()
         self._next = now + (LINE_S if self._bar is None else DRAW_S)
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        with contextlib.suppress(OSError, AttributeError):
-            if self._bar is not None:
+        if self._bar is None:
+            log(self._name, text)
+        else:
+            with contextlib.suppress(OSError):
                 self._bar.console.print(f"{self._name}: {text}", markup=False)
-            else:
-                sys.stderr.write(f"{self._name}: {text}\n")
-                sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:

@@ -41,7 +41,6 @@ class SentRows:
             self.used = index + 1
 
     def answered(self, sequence: int, mono_ns: int, t1_ns: int, t2_ns: int, t3_ns: int, t4_ns: int) -> None:
-        """Record the answer to message ``sequence``."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_answer(self._answers, index * 40, mono_ns, t1_ns, t2_ns, t3_ns, t4_ns)
@@ -84,7 +83,6 @@ class ReceivedRows:
         self._pack = _ARRIVAL.pack_into
 
     def arrived(self, sequence: int, octets: int, sent_ns: int, received_ns: int) -> None:
-        """Record an arrival."""
         used = self.used
         if used == self._room:
             if used >= self._most:

@@ -9,7 +9,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from twinlink.errors import TwinlinkError
@@ -82,7 +81,6 @@ class Pair:
         return dict(said["options"])
 
     def end(self) -> None:
-        """End both."""
         for worker in (self.real_world, self.digital_twin):
             worker.end()
         if self.relay is not None:
@@ -107,9 +105,7 @@ class Setting(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(  # noqa: B027  (nothing to take away, unless a setting says so)
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:  # noqa: B027  (nothing to take away, unless a setting says so)
         """Remove the setting."""
 
     def wait(self, stopped: Stopped) -> None:  # noqa: B027  (this host is always there)

@@ -183,7 +183,6 @@ class Worker:
     def _send(
         self, number: int, mode: str, octets: int, count: int, timeout_s: float, rate_hz: float | None = None
     ) -> dict[str, Any]:
-        """Send and record ``count`` messages."""
         own = self._open_channel
         own.load(octets)
         own.rows = rows = SentRows(own.next, count)
@@ -230,7 +229,6 @@ class Worker:
         return {}
 
     def _mark(self, _number: int) -> dict[str, Any]:
-        """Start counting."""
         own = self._open_channel
         gc.collect()
         gc.freeze()

@@ -120,7 +120,6 @@ class WorkerHandle(ABC):
         return self._end
 
     def _take(self, line: bytes | str) -> None:
-        """Handle a line from the worker."""
         try:
             answer = json.loads(line)
             number = answer.pop("id")

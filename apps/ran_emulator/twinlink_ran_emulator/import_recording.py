@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from twinlink_e3 import ALL_SYMBOLS, N_PRBS_MAX
 
 from twinlink.appkit import convert, outputs
-from twinlink.appkit.console import explain, take_any_text
+from twinlink.appkit.console import DONE, guarded
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -172,7 +173,11 @@ def _ue(slots: list[dict[str, Any]], symbol: int, n_prbs: int) -> NDArray[np.boo
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns 0 done, 2 failed, 3 bad arguments."""
-    parser = argparse.ArgumentParser(
+    return guarded("import_recording", lambda: _run(_parser().parse_args(argv)))
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m twinlink_ran_emulator.import_recording",
         description="Make a recording for the RAN emulator of whole slots that the dApp library 0.3 recorded.",
     )
@@ -182,28 +187,23 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--antenna", type=convert.whole(0, 3), default=0, help="(%(default)s)")
     parser.add_argument("--symbol", type=convert.whole(0, SYMBOLS - 1), default=13, help="of the slot (%(default)s)")
     parser.add_argument("--n-prbs", type=convert.whole(1, N_PRBS_MAX), help="of the carrier (those that are not zero)")
-    take_any_text()
-    try:
-        given = parser.parse_args(argv)
-    except SystemExit as end:
-        return 3 if end.code else 0
+    return parser
+
+
+def _run(given: argparse.Namespace) -> int:
     try:
         outputs.refuse_existing("--out", metadata.pair(given.out), given.overwrite)
         imported = read_slots(given.recording, given.antenna, given.symbol, given.n_prbs)
         write(given.out, imported)
-    except (RecordingError, ConfigurationError) as error:
-        print(f"import_recording: {error}", file=sys.stderr)
-        return 3
-    except OSError as error:
-        print(f"import_recording: {explain(error)}", file=sys.stderr)
-        return 2
+    except RecordingError as error:
+        raise ConfigurationError(str(error)) from error
     records, subcarriers, _ = imported.samples.shape
     n_prbs = subcarriers // SUBCARRIERS_PER_PRB
     print(
         f"{given.out}: {records} records of {n_prbs} PRBs, every {imported.period_ms:g} ms; "
         f"{imported.left_out} slots without this symbol left out, {imported.inexact} values rounded or limited"
     )
-    return 0
+    return DONE
 
 
 if __name__ == "__main__":

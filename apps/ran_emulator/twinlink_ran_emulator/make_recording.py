@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinlink.appkit import outputs
-from twinlink.appkit.console import explain, take_any_text
+from twinlink.appkit.console import DONE, guarded
+from twinlink.appkit.options import Parser
 from twinlink.errors import ConfigurationError
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -59,7 +60,6 @@ class Settings:
 
     @property
     def grid(self) -> Grid:
-        """The layout of the recording."""
         return Grid(round(self.seconds * 1000 / self.period_ms), self.n_prbs, self.scs_khz * 1e3, self.centre_hz)
 
 
@@ -87,7 +87,6 @@ class _Ue:
 
 
 def make(settings: Settings) -> Made:
-    """Compute a recording."""
     grid = settings.grid
     # One random stream per purpose, so that another interferer does not change the UEs and the noise.
     streams = [np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(settings.seed).spawn(5)]
@@ -249,9 +248,9 @@ def _check_episodes(episodes: tuple[Episode, ...], n_prbs: int) -> None:
             raise ValueError("an interferer starts at 0 s or later and lasts for more than 0 s")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     default = Settings()
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m twinlink_ran_emulator.make_recording",
         description="Make a recording of a gNB's uplink spectrum with its ground truth (SigMF, docs/ran-emulator.md).",
     )
@@ -277,12 +276,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns 0 done, 2 failed, 3 bad arguments."""
-    parser = _parser()
-    take_any_text()
-    try:
-        given = parser.parse_args(argv)
-    except SystemExit as end:
-        return 3 if end.code else 0
+    return guarded("make_recording", lambda: _run(_parser().parse_args(argv)))
+
+
+def _run(given: argparse.Namespace) -> int:
     try:
         if not 1 <= given.n_prbs <= 273 or not 0 <= given.ues <= 64 or given.seed < 0:
             raise ValueError("--n-prbs goes from 1 to 273, --ues from 0 to 64, --seed from 0")
@@ -303,14 +300,10 @@ def main(argv: list[str] | None = None) -> int:
         )
         outputs.refuse_existing("--out", metadata.pair(given.out), given.overwrite)
         made = write(given.out, settings)
-    except (ValueError, ConfigurationError) as error:
-        print(f"make_recording: {error}", file=sys.stderr)
-        return 3
-    except OSError as error:
-        print(f"make_recording: {explain(error)}", file=sys.stderr)
-        return 2
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
     print(f"{given.out}: {len(made.samples)} records of {given.n_prbs} PRBs, {made.clipped} values clipped")
-    return 0
+    return DONE
 
 
 if __name__ == "__main__":

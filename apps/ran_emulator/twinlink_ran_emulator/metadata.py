@@ -4,12 +4,12 @@ docs/ran-emulator.md has the keys.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from twinlink.process import files
+from twinlink.process.text import parse_json
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
 from .schema import RecordingError, check
@@ -33,22 +33,9 @@ def load(path: Path) -> Any:
     """The content of a metadata file, not yet checked.  Raises OSError, or RecordingError if it is not JSON."""
     octets = files.read(path, MOST_OCTETS)
     try:
-        return json.loads(octets, parse_constant=_not_json, object_pairs_hook=_object)
+        return parse_json(octets)
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path} is not SigMF metadata (JSON): {error}") from error
-
-
-def _not_json(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON number")
-
-
-def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON.  Of a name that it has twice, readers take different values (RFC 8259 section 4)."""
-    found = dict(members)
-    if len(found) < len(members):
-        twice = next(name for name, times in Counter(name for name, _ in members).items() if times > 1)
-        raise ValueError(f"an object has the key {twice} twice")
-    return found
 
 
 def describe(
@@ -89,10 +76,5 @@ def write(path: Path, metadata: dict[str, Any]) -> None:
     check(metadata)
     head = json.dumps({key: metadata[key] for key in ("global", "captures")}, indent=2)
     lines = ",\n".join("    " + json.dumps(annotation) for annotation in metadata["annotations"])
-    part = path.with_name(f"{path.name}.part")  # a reader, or one after a crash, finds the whole of it
-    try:
+    with files.whole(path) as part:
         part.write_text(f'{head[:-2]},\n  "annotations": [\n{lines}\n  ]\n}}\n')
-    except OSError:  # such as a full disk
-        part.unlink(missing_ok=True)
-        raise
-    part.replace(path)

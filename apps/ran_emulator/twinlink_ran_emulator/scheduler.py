@@ -46,15 +46,14 @@ def schedule(
     n_prbs: int,
     *,
     mean_grant_records: float = MEAN_GRANT_RECORDS,
-    mean_silence_records: float = MEAN_SILENCE_RECORDS,
 ) -> list[Grant]:
     """Grants of ``n_ues`` UEs over ``n_records`` records of ``n_prbs`` PRBs, none overlapping, in order of their start.
 
-    The mean durations are those of exponential distributions, in records.
+    ``mean_grant_records`` is that of an exponential distribution.
     """
     grants: list[Grant] = []
     owner = np.full(n_prbs, -1)
-    wakes = rng.exponential(mean_silence_records, n_ues).tolist()
+    wakes = rng.exponential(MEAN_SILENCE_RECORDS, n_ues).tolist()
     held_until: list[int | None] = [None] * n_ues  # None: the UE has no grant
     record = 0
     while record < n_records:
@@ -63,7 +62,7 @@ def schedule(
                 held_until[ue] = None
                 owner[owner == ue] = -1
                 # Every other grant is followed by the next one at once: a busy UE with a moving allocation.
-                wakes[ue] = record + (rng.exponential(mean_silence_records) if rng.random() < 0.5 else 0)
+                wakes[ue] = record + (rng.exponential(MEAN_SILENCE_RECORDS) if rng.random() < 0.5 else 0)
             if held_until[ue] is not None or record < wakes[ue]:
                 continue
             place = _place(rng, owner)

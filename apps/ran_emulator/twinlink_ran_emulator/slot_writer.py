@@ -188,7 +188,6 @@ class Writer:
                 target[:first] = self._leakage
 
     def remove(self) -> None:
-        """Remove the shared memory."""
         self._iq.remove()
         self._sensing.remove()
 

@@ -95,7 +95,6 @@ def cell(text: str, *below: str) -> Cell:
 
 
 def word(text: str) -> Cell:
-    """A cell of a column of words."""
     return Cell(text, "word")
 
 

@@ -193,7 +193,6 @@ def _amount(key: str, value: float) -> str:
 
 
 def _method(results: dict[str, Any]) -> list[str]:
-    """The method and its limits."""
     items = list(_METHOD)
     hosts = [facts for facts in results["system"].values() if facts]
     if any((facts.get("cpus") or 3) <= 2 for facts in hosts):

@@ -297,10 +297,5 @@ def _write_tables(out: Path, results: dict[str, Any]) -> None:
 
 def write(path: Path, text: str) -> None:
     """Write a file atomically.  Raises OSError."""
-    part = path.with_name(path.name + ".part")
-    try:
+    with files.whole(path) as part:
         part.write_text(printable(text), encoding="utf-8")
-    except OSError:  # such as a full disk
-        part.unlink(missing_ok=True)
-        raise
-    part.replace(path)

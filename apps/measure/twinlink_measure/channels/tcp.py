@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from twinlink.process.guarded_thread import GuardedThread
+from twinlink.process.ip_address import family_of
 
 from ..frames import HEADER_OCTETS
 from .base import MAX_FRAME, TICK_S, PeerLost, RawChannel
@@ -30,8 +31,7 @@ class TcpChannel(RawChannel):
         self._first = self._end = 0  # the unread part of the buffer
         address = (self.endpoint.host.strip("[]"), self.endpoint.port)
         if self.listening:
-            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-            self._listener = socket.create_server(address, family=family)
+            self._listener = socket.create_server(address, family=family_of(address[0]))
             self._tune(self._listener)
             body = self._accept
         else:
@@ -49,7 +49,7 @@ class TcpChannel(RawChannel):
 
     def _connect(self) -> None:
         while not self._closing.is_set():
-            made = socket.socket(socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET)
+            made = socket.socket(family_of(self._address[0]))
             self._tune(made)
             try:
                 made.connect(self._address)
@@ -74,7 +74,6 @@ class TcpChannel(RawChannel):
         self._made.set()
 
     def settings(self) -> dict[str, Any]:
-        """The options of the connection."""
         return {"no_delay": True, "send_buffer": BUFFER, "receive_buffer": BUFFER}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
@@ -128,7 +127,6 @@ class TcpChannel(RawChannel):
         return count > 0
 
     def close(self) -> None:
-        """Close the connection."""
         self._closing.set()
         self._connecting.join()
         if self.listening:

@@ -10,6 +10,7 @@ import struct
 from typing import Any
 
 from twinlink.errors import ConfigurationError
+from twinlink.process.ip_address import family_of
 from twinlink.transports import Endpoint
 
 from ..uadp import ETHER_TYPE, BuiltIn, DataSetMessage, NetworkMessage, UadpError, Variant, decode, encode
@@ -32,9 +33,8 @@ class UadpChannel(RawChannel):
         self._peer: Any = None
 
     def open(self) -> None:
-        """Bind the socket.  Raises OSError."""
         host = self.endpoint.host.strip("[]")
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket = socket.socket(family_of(host), socket.SOCK_DGRAM)
         self._tune()
         if self.listening:
             self._socket.bind((host, self.endpoint.port))
@@ -73,7 +73,6 @@ class UadpChannel(RawChannel):
                 self._socket.sendto(encode(message), self._peer)
 
     def get(self, wait: bool = True) -> Any:
-        """The field of the next NetworkMessage."""
         try:
             octets, source = self._socket.recvfrom(MOST_OCTETS, 0 if wait else socket.MSG_DONTWAIT)
             message = decode(octets)
@@ -88,7 +87,6 @@ class UadpChannel(RawChannel):
             self._peer = source
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
 

@@ -48,7 +48,6 @@ class ModbusClient(BooleanClient):
     polled = True
 
     async def open(self) -> None:
-        """Connect."""
         from pymodbus.client import AsyncModbusTcpClient
 
         self._client = AsyncModbusTcpClient(self.host, port=self.port, timeout=ANSWER_S, retries=0)
@@ -56,11 +55,9 @@ class ModbusClient(BooleanClient):
             raise OSError(f"no Modbus server can be reached at {self.host}:{self.port}")
 
     async def write(self, value: bool) -> None:
-        """WriteSingleRegister."""
         await self._client.write_register(0, int(value), device_id=1)
 
     async def poll(self) -> None:
-        """ReadHoldingRegisters."""
         answer = await self._client.read_holding_registers(1, count=1, device_id=1)
         if not answer.isError():
             self.take(bool(answer.registers[0] & 1))
@@ -72,7 +69,6 @@ class OpcuaClient(BooleanClient):
     polled = True
 
     async def open(self) -> None:
-        """Connect."""
         from asyncua import ua
         from asyncua.client.client import Client
 
@@ -89,7 +85,6 @@ class OpcuaClient(BooleanClient):
         await self._in.write_value(ua.DataValue(ua.Variant(value, ua.VariantType.Boolean)))
 
     async def poll(self) -> None:
-        """Read the variable."""
         self.take(bool(await self._out.read_value()))
 
 
@@ -99,7 +94,6 @@ class OpcuaSubscriber(OpcuaClient):
     polled = False
 
     async def open(self) -> None:
-        """Connect, and subscribe."""
         await super().open()
         client = self
 
@@ -115,7 +109,6 @@ class WebsocketClient(BooleanClient):
     """`websockets` on asyncio."""
 
     async def open(self) -> None:
-        """Connect."""
         from websockets.asyncio.client import connect
 
         self._client = await connect(f"ws://{self.host}:{self.port}", compression=None, ping_interval=None, proxy=None)
@@ -126,7 +119,6 @@ class WebsocketClient(BooleanClient):
             self.take(bool(json.loads(message)["value"]))
 
     async def write(self, value: bool) -> None:
-        """Send a JSON object."""
         await self._client.send(json.dumps({"name": "in", "value": value}))
 
 
@@ -134,14 +126,12 @@ class MqttClient(BooleanClient):
     """A client of the broker."""
 
     async def open(self) -> None:
-        """Connect, and subscribe."""
         from .mqtt_client import Client
 
         self._client = Client("twin", lambda payload: self.take(bool(payload[0] & 1)))
         await self._client.open(self.host, self.port, "out", 0)
 
     async def write(self, value: bool) -> None:
-        """Publish."""
         self._client.publish("in", bytes([int(value)]), 0)
 
 

@@ -51,7 +51,6 @@ class S7Server(BooleanServer):
     """python-snap7's server, on threads of its own."""
 
     async def start(self) -> None:
-        """Listen."""
         from snap7.server import Server
         from snap7.type import SrvArea
 
@@ -64,7 +63,6 @@ class S7Server(BooleanServer):
         self._server.start_to(self.host, self.port)
 
     async def changed(self) -> None:
-        """Put the output into its data block."""
         self._out[0] = int(self.output)
 
 
@@ -72,7 +70,6 @@ class ModbusServer(BooleanServer):
     """pymodbus."""
 
     async def start(self) -> None:
-        """Listen."""
         from pymodbus.server import ModbusTcpServer
         from pymodbus.simulator import DataType, SimData, SimDevice
 
@@ -96,7 +93,6 @@ class OpcuaServer(BooleanServer):
     """asyncua."""
 
     async def start(self) -> None:
-        """Listen."""
         from asyncua import ua
         from asyncua.server.server import Server
 
@@ -120,7 +116,6 @@ class OpcuaServer(BooleanServer):
             self.on_input(bool(value.Value.Value))
 
     async def changed(self) -> None:
-        """Write the variable."""
         from asyncua import ua
 
         variant = ua.Variant(self.output, ua.VariantType.Boolean)
@@ -131,7 +126,6 @@ class WebsocketServer(BooleanServer):
     """`websockets` on asyncio."""
 
     async def start(self) -> None:
-        """Listen."""
         from websockets.asyncio.server import serve
 
         self._clients: set[Any] = set()
@@ -146,7 +140,6 @@ class WebsocketServer(BooleanServer):
             self._clients.discard(client)
 
     async def changed(self) -> None:
-        """Send the value to all clients."""
         from websockets.asyncio.server import broadcast
 
         broadcast(self._clients, json.dumps({"name": "out", "value": self.output}))
@@ -156,14 +149,12 @@ class MqttServer(BooleanServer):
     """A client of the broker, which is the server for the twin."""
 
     async def start(self) -> None:
-        """Connect to the broker, and subscribe."""
         from .mqtt_client import Client
 
         self._client = Client("hub", lambda payload: self.on_input(bool(payload[0] & 1)))
         await self._client.open(self.host, self.port, "in", 0)
 
     async def changed(self) -> None:
-        """Publish the value."""
         self._client.publish("out", bytes([int(self.output)]), 0)
 
 

@@ -69,7 +69,6 @@ class MqttGroup(Group):
     """All clients on connections of `mqtt_client`."""
 
     async def open(self) -> None:
-        """Connect all."""
         from .mqtt_client import Client
 
         given, qos = self.given, self.given["qos"]
@@ -89,7 +88,6 @@ class MqttGroup(Group):
             await asyncio.gather(*(each.open(given["host"], given["port"], QUESTION, qos) for each in some))
 
     async def ask(self, message: bytes) -> None:
-        """Publish the question."""
         self._first.publish(QUESTION, message, self.given["qos"])
 
 
@@ -97,7 +95,6 @@ class OpcuaGroup(Group):
     """All clients are asyncua's."""
 
     async def open(self) -> None:
-        """Connect all."""
         self._first, self._question = await self._client(0)
         others = range(1, self.given["clients"])
         for first in range(0, len(others), CONNECTING):
@@ -133,7 +130,6 @@ class OpcuaGroup(Group):
         return client, nodes[QUESTION]
 
     async def ask(self, message: bytes) -> None:
-        """Write the question."""
         await self._question.write_value(_value(message))
 
 

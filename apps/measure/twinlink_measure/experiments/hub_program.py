@@ -26,11 +26,9 @@ class Plc:
             client.connect(host, 0, 1, port)
 
     async def write(self, value: bool) -> None:
-        """Write the input."""
         await asyncio.to_thread(self._writing.db_write, 1, 0, bytearray([int(value)]))
 
     async def read(self) -> bool:
-        """Read the output."""
         return bool((await asyncio.to_thread(self._reading.db_read, 2, 0, 1))[0] & 1)
 
 
@@ -62,7 +60,6 @@ class Hub:
             await self.carry()
 
     async def look(self) -> None:
-        """Read the output."""
         self.seen = await self._plc.read()
 
 

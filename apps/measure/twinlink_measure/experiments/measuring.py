@@ -4,7 +4,6 @@ import importlib.util
 import itertools
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -125,8 +124,3 @@ def counts(experiment: Experiment, quick: bool) -> Mapping[str, Any]:
     """The counts of a full or quick run."""
     known = experiment.counts
     return {**known.full, **known.quick} if quick else known.full
-
-
-def now_ns() -> int:
-    """Unix time in ns."""
-    return time.time_ns()

@@ -7,7 +7,6 @@ messages by their UDP port, as a veth device forgets the priority of what leaves
 import json
 import subprocess
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from ..namespaces import ADDRESSES, MACS
@@ -43,9 +42,7 @@ class Network:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     def _make(self) -> None:

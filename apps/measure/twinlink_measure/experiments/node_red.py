@@ -13,7 +13,6 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from twinlink.process.guarded_thread import GuardedThread
@@ -101,14 +100,11 @@ class NodeRed:
         """Return when the flow runs."""
         if not self._started.wait(START_S) or self._process.poll() is not None:
             last = self._last.decode(errors="replace").strip()
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise ProgramFailed(f"Node-RED did not start its flow within {START_S:g} s: {last}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End it."""
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
         self._thread.join(1)

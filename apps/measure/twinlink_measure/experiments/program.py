@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from twinlink.errors import TwinlinkError
@@ -54,10 +53,7 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End it."""
+    def __exit__(self, *_: object) -> None:
         end_process(self._process, self._threads, END_S)
 
     def _read(self) -> None:
@@ -132,7 +128,6 @@ def arguments() -> dict[str, Any]:
 
 
 def say(**told: Any) -> None:
-    """Write a line."""
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 

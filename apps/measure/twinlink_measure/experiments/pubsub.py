@@ -28,7 +28,6 @@ START_S = 0.3  # from the moment when both nodes are ready to the first cycle
 
 
 def measure(run: Run) -> list[Row]:
-    """Measure each part."""
     parts = chosen(run)
     rows: list[Row] = []
     spacings: dict[str, Floats] = {}

@@ -151,7 +151,6 @@ def _count(experiment: Experiment, key: str, value: Any) -> str:
 
 
 def markdown(sections: Iterable[Section]) -> str:
-    """Sections as Markdown."""
     lines: list[str] = []
     for number, (heading, items) in enumerate(sections):
         lines += [f"{'#' if number == 0 else '##'} {heading}", ""]

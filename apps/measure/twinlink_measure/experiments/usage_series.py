@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from twinlink.process.guarded_thread import GuardedThread
@@ -63,9 +62,7 @@ class Series:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ending.set()
         self._thread.join()
 

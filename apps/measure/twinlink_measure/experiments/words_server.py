@@ -27,7 +27,6 @@ class Sweep:
 
 
 async def serve_http(given: dict[str, Any], sweep: Sweep) -> None:
-    """aiohttp."""
     from aiohttp import web
 
     body = "".join(f"{value % 100_000:>6}" for value in range(given["words"])).encode()
@@ -47,7 +46,6 @@ async def serve_http(given: dict[str, Any], sweep: Sweep) -> None:
 
 
 async def serve_modbus(given: dict[str, Any], sweep: Sweep) -> None:
-    """pymodbus."""
     from pymodbus.server import ModbusTcpServer
     from pymodbus.simulator import DataType, SimData, SimDevice
 

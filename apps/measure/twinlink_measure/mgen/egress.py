@@ -105,7 +105,6 @@ class Egress:
         }
 
     def close(self) -> None:
-        """Close the sockets."""
         for one in (self._udp, self._tcp):
             if one:
                 one.close()

@@ -142,7 +142,6 @@ class Datagrams:
             self._host.go_on()
 
     def close(self) -> None:
-        """Close the socket."""
         if self._socket:
             self._socket.close()
         self._socket = None
@@ -236,7 +235,6 @@ class Connection:
             self.push()
 
     def close(self) -> None:
-        """Close the connection."""
         if self._socket:
             self._socket.close()
         self._socket = None

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
 from twinlink_results.mgen import log
@@ -86,9 +85,7 @@ class Listener:
             self._refuse()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def log(self) -> Log:

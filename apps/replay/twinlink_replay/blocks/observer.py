@@ -72,7 +72,6 @@ class Observer(GuardedBlock, gr.sync_block):  # type: ignore[misc]
         self.error: Exception | None = None
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
-        """Called by the scheduler."""
         packets = self._packets.add(self, input_items[0])
         records = []
         for samples, tags in packets:

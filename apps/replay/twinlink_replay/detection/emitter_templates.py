@@ -79,7 +79,6 @@ class EmitterTemplate:
     tone: bool
 
     def same(self, other: "EmitterTemplate") -> bool:
-        """Whether both are templates of one emitter."""
         common = min(self.end, other.end) - max(self.first, other.first)
         near = abs(float(self.level.mean() - other.level.mean())) < SAME_LEVEL
         return near and common >= SAME * (max(self.end, other.end) - min(self.first, other.first))
@@ -187,7 +186,6 @@ def _find(interfered: Mask, seen: _Observed) -> list[EmitterTemplate]:
 
 
 def _from_segment(segment: Segment, seen: _Observed) -> EmitterTemplate:
-    """Template of a recurring segment."""
     power = seen.log_power[segment.records]
     level = np.median(power, axis=0).astype(np.float32)
     # Where the power falls off slowly, no step ends the segment.
