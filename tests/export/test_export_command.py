@@ -23,20 +23,20 @@ def test_there_and_back(start: Start, tmp_path: Path) -> None:
     recorded = scene.record(tmp_path / "run.mcap").path
     trace, sigmf, back = tmp_path / "slots", tmp_path / "run.sigmf-meta", tmp_path / "back.mcap"
     to_trace = start("export", str(recorded), "--out", str(trace), "--format", "e3rt", "--json")
-    to_sigmf = start("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
+    to_sigmf = call("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
     assert (to_trace.code(), to_sigmf.code()) == (0, 0)
     (summary,) = to_trace.records()
     assert summary["written"] == {str(trace): 2 * ROUNDS}
     assert to_sigmf.out == [f"{sigmf}: {ROUNDS} records"]
 
-    again = start("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
+    again = call("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
     to_mcap = start("import", str(sigmf), "--out", str(back), "--json")
     assert (again.code(), to_mcap.code()) == (3, 0)
     assert "--overwrite" in again.err
     (summary,) = to_mcap.records()
     assert (summary["number"], summary["what"], summary["notes"]) == (ROUNDS, "records", [])
     assert verify(back).complete
-    refused = start("import", str(sigmf), "--out", str(back))
+    refused = call("import", str(sigmf), "--out", str(back))
     assert refused.code() == 3
     assert "--overwrite" in refused.err
 
