@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import signal
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -30,13 +32,21 @@ class Called:
         return [json.loads(line) for line in self.out]
 
 
-def call(*arguments: str) -> Called:
-    """Call the command with these arguments, and with the environment that `running.Run` gives a process."""
+def call(*arguments: str, program: Callable[[list[str]], int] = main) -> Called:
+    """Call the command, or another program, with these arguments and the environment of `running.Run`.
+
+    Signals have their handlers again afterwards.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     said, warned = io.BytesIO(), io.BytesIO()
     out, err = (io.TextIOWrapper(octets, "utf-8", write_through=True) for octets in (said, warned))
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         for name in [name for name in os.environ if name.startswith("TWINLINK_")]:
             patch.delenv(name)
         patch.setenv("TWINLINK_TIMEOUT", str(PATIENCE_S))
-        code = main(list(arguments))
+        try:
+            code = program(list(arguments))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     return Called(code, said.getvalue().decode(), warned.getvalue().decode())

@@ -322,10 +322,10 @@ def test_wrong_arguments(arguments: tuple[str, ...], says: str) -> None:
         (("join", "--records", "/etc/passwd"), "does not name the columns"),
     ],
 )
-def test_what_cannot_be_done(start: Start, arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_done(arguments: tuple[str, ...], says: str) -> None:
 
     link = () if arguments[0] == "join" else ("--connect", "tcp/127.0.0.1:7447")
-    run = start("mgen", *arguments, *link)
+    run = call("mgen", *arguments, *link)
     assert run.code() == 2
     assert says in run.err
 
