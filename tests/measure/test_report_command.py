@@ -26,7 +26,7 @@ def test_makes_everything_again(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").is_file()
 
     before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
-    elsewhere = start("report", str(tmp_path / "run"), "--out", str(tmp_path / "elsewhere"), "--json")
+    elsewhere = call("report", str(tmp_path / "run"), "--out", str(tmp_path / "elsewhere"), "--json")
     assert elsewhere.code() == 0, elsewhere.err
     (record,) = elsewhere.records()
     assert record == {"type": "summary"} | json.loads((tmp_path / "elsewhere" / "results.json").read_text())
