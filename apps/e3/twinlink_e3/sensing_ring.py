@@ -79,7 +79,6 @@ class SensingRing:
         return HEADER_OCTETS + entry * self.entry_octets
 
     def header(self) -> bytes:
-        """The header."""
         return _HEADER.pack(VERSION, self.entries, self.entry_octets, self.max_ranges, RANGE.size)
 
     @classmethod

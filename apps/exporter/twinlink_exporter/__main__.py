@@ -245,7 +245,6 @@ def make_parser() -> options.Parser:
 
 
 def _deciders(given: argparse.Namespace) -> str:
-    """Which decisions count."""
     if signing.signs(given):
         return "signed ones of trusted twins"
     if given.insecure_control:
@@ -254,7 +253,6 @@ def _deciders(given: argparse.Namespace) -> str:
 
 
 def _sends(given: argparse.Namespace) -> tuple[str, ...]:
-    """The flows to the twin."""
     return (*SENDS, SENSING) if given.sensing else SENDS
 
 

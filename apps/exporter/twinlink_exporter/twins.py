@@ -54,7 +54,6 @@ class Twins:
         self._checked_ns = 0
 
     def __bool__(self) -> bool:
-        """Whether any twin is up."""
         return bool(self._twins)
 
     def up(self, node: str, epoch: int, now_ns: int) -> None:
@@ -72,7 +71,6 @@ class Twins:
         return held
 
     def get(self, epoch: int) -> Twin | None:
-        """The twin with this session, if it is up."""
         return self._twins.get(epoch)
 
     def decides_by(self, epoch: int, on_flow: bool) -> bool:
@@ -116,7 +114,6 @@ class Twins:
         return None
 
     def reports(self, now_ns: int) -> list[SyncReport]:
-        """The state of each twin."""
         return [twin.sync.report(now_ns) for twin in list(self._twins.values())]
 
     def changes(self, now_ns: int) -> list[tuple[Twin, SyncReport]]:

@@ -34,7 +34,6 @@ class SentRows:
         self._pack_sent, self._pack_answer = _SENT.pack_into, _ANSWER.pack_into
 
     def sent(self, sequence: int, scheduled_ns: int, sent_ns: int, mono_ns: int) -> None:
-        """Record that message ``sequence`` was sent."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_sent(self._sent, index * 24, scheduled_ns, sent_ns, mono_ns)

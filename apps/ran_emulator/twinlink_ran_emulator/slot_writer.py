@@ -86,7 +86,6 @@ class SlotPattern:
 
     @property
     def sensing_name(self) -> str:
-        """Name of the shared memory with sensing ranges."""
         return sensing_ring.NAME + self.suffix
 
 
@@ -140,7 +139,6 @@ class Writer:
         return self._slots is None
 
     def take(self, message: bytes) -> None:
-        """Take in a message of the emulator."""
         self._complete()
         (n_ranges,) = RANGES.unpack_from(message)
         end = RANGES.size + n_ranges * sensing_ring.RANGE.size
