@@ -1721,7 +1721,7 @@ static bool extend_ack(twinlink *link, const char *flow, uint64_t epoch, uint64_
       link->outbox_end + 24 > OUTBOX_OCTETS)
     return false;
   uint8_t *at = link->outbox + link->last_ack;
-  size_t topic = get(at, 2), size = get(at + 2, 2);
+  size_t topic = (size_t)get(at, 2), size = (size_t)get(at + 2, 2);
   uint8_t *frame = at + 4 + topic;
   if (frame[3] != ACK || topic != 4 + strlen(flow) || memcmp(at + 8, flow, topic - 4) != 0 ||
       get(frame + HEADER, 8) != epoch || size + 24 > HEADER + 16 + 24 * MAX_RECORDS)
@@ -2232,7 +2232,7 @@ static bool poll_control(twinlink *link, struct twinlink_frame *frame)
   if (link->outbox_first == link->outbox_end)
     return false;
   uint8_t *at = link->outbox + link->outbox_first;
-  size_t topic = get(at, 2), size = get(at + 2, 2);
+  size_t topic = (size_t)get(at, 2), size = (size_t)get(at + 2, 2);
   link->outbox_first += 4 + topic + size;
   put(at + 4 + topic + 24, link->now_ns, 8); /* T3 of an ack */
   *frame = (struct twinlink_frame){(const char *)at + 4, topic, at + 4 + topic, size};

@@ -65,6 +65,7 @@ class Link(Attachments, Misnamed):
         retention: int,
         send_timeout: float,
         busy_poll: bool,
+        attach: Callable[["Link"], object] = lambda link: None,
     ) -> None:
         self.transport_name = name
         self.endpoint = ",".join(map(str, transport.endpoints))
@@ -103,9 +104,9 @@ class Link(Attachments, Misnamed):
         threads = self._heartbeat_thread, self._transmit_thread
         self._shutdown = Shutdown(transport, self._driver, *threads, self._port_probe, self._senders)
         Attachments.__init__(self)
-        self._start()
+        self._start(attach)
 
-    def _start(self) -> None:
+    def _start(self, attach: Callable[["Link"], object]) -> None:
         check_threads(THREADS + self._transport.threads)
         self._transport.epoch = self.epoch
         try:
@@ -114,6 +115,7 @@ class Link(Attachments, Misnamed):
             raise in_use_here(error, self._transport) from error.__cause__
         try:
             exit_hooks.register(self)
+            attach(self)
             self._driver.send_hello()
             self._heartbeat_thread.start()
             self._transmit_thread.start()

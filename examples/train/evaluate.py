@@ -118,7 +118,7 @@ def _blocked(answers: Mask) -> Mask:
     blocked, standing = np.zeros(answers.shape, bool), np.zeros(answers.shape[1], bool)
     for k, row in enumerate(answers):
         blocked[k] = standing
-        for item in controller.observe(row, k * RECORD_NS, k * RECORD_NS):
+        for item in controller.observe(row, k * RECORD_NS, k * RECORD_NS, k * RECORD_NS):
             if isinstance(item, PrbBlock):
                 standing = np.zeros_like(standing)
                 standing[list(item.prbs)] = True

@@ -63,11 +63,12 @@ def test_watches_and_holds_a_value_until_it_is_interrupted(start: Start) -> None
         wait_until(renewed)
         holding.interrupt()
         assert holding.code() == 0
-        watching.wait_for("expired cell-1 desired", "out")
+        wait_until(lambda: watching.out[-1].startswith("expired cell-1 desired") and state.get("cell-1") is None)
         watching.interrupt()
         assert watching.code() == 0
-        assert len(watching.out) == 3  # renewals are not shown
-        assert state.get("cell-1") is None
+        # Renewals are not shown; of a process that stood still for a second, the value ends and is set again.
+        shown = [line.split()[0] for line in watching.out]
+        assert shown == ["stands", *["set", "expired"] * (len(shown) // 2)]
 
 
 @pytest.mark.parametrize(

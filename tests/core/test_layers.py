@@ -30,7 +30,7 @@ LAYERS = (
     ("identity",),
     ("transports",),
     ("options",),
-    ("spectrum", "slots", "sensing", "control", "signed_payload", "digest", "fidelity", "story"),
+    ("spectrum", "slots", "sensing", "control", "signed_payload", "digest", "kpm", "fidelity", "story"),
     ("runtime",),
     ("mirror",),
     ("state",),

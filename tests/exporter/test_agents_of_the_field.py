@@ -25,7 +25,7 @@ from .twin_side import natural, propose, receive, results
 __all__ = ["no_gap"]
 G0, G1, G2A, G2B = e3.ASN1_CODECS.values()
 JSON_G0, JSON_G2, JSON_NESTED = e3.JSON_CODECS.values()
-INLINE = ["inline-only", "no-policy"]
+INLINE = ["inline-only", "no-kpm", "no-policy"]
 SLOTS = ["shared-memory-only"]
 OBSERVATIONS = 24  # received of each agent
 N_PRBS = 24

@@ -14,6 +14,7 @@ from twinlink_exporter.counters import Counters
 from twinlink_exporter.delays import Delays
 from twinlink_exporter.digests import Digests
 from twinlink_exporter.observation import Carrier
+from twinlink_exporter.kpms import Kpms
 from twinlink_exporter.observations import Observations
 from twinlink_exporter.reduction import Reduction
 
@@ -51,6 +52,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Observations]]:
             sent.append,
             Digests(Settings(24, 0, 24, 15_000, 3.6e9)),
             Delays(),
+            Kpms(24, journal, lambda: True, lambda payload: None),
         )
 
 

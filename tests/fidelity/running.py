@@ -80,7 +80,7 @@ class Running:
         return found()[:windows]
 
     def end(self) -> None:
-        """End the twin and then the others, as users do."""
+        """End the emulator, the exporter and the twin, one after the other."""
         for process in reversed(self._processes.values()):
             process.send_signal(signal.SIGTERM)
             process.wait(patience())

@@ -4,12 +4,14 @@ Dropped records alone; with ``TWINLINK_TEST_WHOLE=1`` all distortions, a stopped
 """
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +56,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         wait_until(lambda: len(run.events("fidelity-good")) == len(run.events("fidelity-low")))
         count = len(run.events("proposed"))
         wait_until(lambda: len(run.events("proposed")) > count)  # the interferer comes again every few seconds
-        while not any(back["reason"].startswith("fidelity ") for back in run.events("taken-back")):
+        while not any(back["reason"].endswith("records are here") for back in run.events("taken-back")):
             _fall(run)  # there was no block to take back
         if WHOLE:
             scores["stopped"] = _stop(run)
@@ -138,14 +140,18 @@ def test_a_stopped_exporter(played: Played) -> None:
 
 def test_no_decision_leaves_while_it_is_low_and_decisions_go_on_afterwards(played: Played) -> None:
     lows, goods = played.named("fidelity-low"), played.named("fidelity-good")
-    assert len(lows) == len(goods) >= (2 if WHOLE else 1)
-    for low, good in zip(lows, goods, strict=True):
-        within = [one for one in played.named("proposed") if low["time_ns"] < one["time_ns"] < good["time_ns"]]
+    assert len(goods) >= (2 if WHOLE else 1)
+    # At the end the emulator ends first, and a twin that is slow to follow finds that records are old.
+    assert len(lows) - len(goods) in (0, 1)
+    for low, good_ns in zip(lows, [*(good["time_ns"] for good in goods), math.inf], strict=False):
+        within = [one for one in played.named("proposed") if low["time_ns"] < one["time_ns"] < good_ns]
         assert all(not one["prbs"] for one in within)  # they end a block
-        assert any(one["time_ns"] > good["time_ns"] for one in played.named("proposed"))
-    scored = [one["event"] for one in played.named("fidelity", "fidelity-low", "fidelity-good")]
-    first = next(k for k, one in enumerate(played.named("fidelity")) if one["score"] < 0.9)
-    assert scored.index("fidelity-low") == first + 1  # at once with the first window below
+    assert any(one["time_ns"] > goods[0]["time_ns"] for one in played.named("proposed"))
+    scored, is_low = played.named("fidelity", "fidelity-low", "fidelity-good"), False
+    for one, following in pairwise(scored):
+        is_low = one["event"] == "fidelity-low" or (is_low and one["event"] != "fidelity-good")
+        if one["event"] == "fidelity" and one["score"] < 0.9:
+            assert is_low or following["event"] == "fidelity-low"  # at once with the first window below
     (summary,) = played.named("summary")
     assert summary["held_back"] == len(played.named("decision-held")) > 0
     assert summary["fidelity"]["alarms"] == len(lows)
@@ -154,13 +160,15 @@ def test_no_decision_leaves_while_it_is_low_and_decisions_go_on_afterwards(playe
 
 def test_a_block_that_stands_is_taken_back_as_soon_as_it_is_low(played: Played) -> None:
     """Before the next window is compared, a second later: that is measured in docs/decisions.md."""
-    said = [one for one in played.events if one["event"] in ("proposed", "fidelity", "fidelity-low", "taken-back")]
+    said = played.named("proposed", "fidelity", "fidelity-low", "taken-back", "block-result")
     stood = 0
     for k, low in enumerate(said):
-        if low["event"] != "fidelity-low":
+        # By a window: a machine that stood still makes it low as well, by the age, and compares the next one at once.
+        scores = [one["score"] for one in said[:k] if one["event"] == "fidelity"]
+        if low["event"] != "fidelity-low" or scores[-1] != low["score"]:
             continue
-        before = next((one for one in reversed(said[:k]) if one["event"] in ("proposed", "taken-back")), None)
-        if before is None or not before.get("prbs") or before["event"] == "taken-back":
+        before = [one for one in said[:k] if one["event"] in ("proposed", "taken-back", "block-result")]
+        if not before or before[-1]["event"] == "taken-back" or not before[-1]["prbs"]:
             continue
         stood += 1
         back = next(one for one in said[k:] if one["event"] == "taken-back")
@@ -173,7 +181,7 @@ def test_a_block_that_stands_is_taken_back_as_soon_as_it_is_low(played: Played) 
 
 def test_the_exporter_is_asked_and_answers(played: Played) -> None:
     (summary,) = played.named("summary")
-    assert summary["fidelity"]["asked"] == len(played.named("digest-asked")) >= len(played.named("fidelity-low"))
+    assert summary["fidelity"]["asked"] == len(played.named("digest-asked")) >= len(played.named("fidelity-good"))
     answers = played.named("digest-answered")
     assert summary["fidelity"]["answered"] == len(answers) > 0
     assert (answers[0]["n_prbs"], answers[0]["centre_hz"], answers[0]["every"]) == (106, 3.6192e9, 1)

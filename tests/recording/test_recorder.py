@@ -1,13 +1,17 @@
 """A recording of real links holds what was sent, and names what it does not hold."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import twinlink
 from tests.recording.recordings import json_records, numbers, only, pair, rows
+from twinlink.appkit import recorded_link
+from twinlink.opening import open_attached
 from twinlink.recording import verify
 from twinlink.testing import patience, wait_until
 
@@ -65,6 +69,47 @@ def test_a_recording_begins_where_the_flows_stand(endpoint: str, tmp_path: Path)
         assert report.complete
         stream = only(report.streams, direction, "x")
         assert (stream["first"], stream["end"], stream["recorded"]) == (10, 15, [[10, 15]])
+
+
+@pytest.mark.parametrize("transport", ["memory", "zeromq"])
+def test_a_program_that_is_slow_to_begin_records_the_first_message_all_the_same(
+    transport: Any, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy machine: between the link and its recorder, a peer has the time to come up and send."""
+    record = twinlink.Link.record
+
+    def record_late(link: twinlink.Link, *arguments: Any, **options: Any) -> Any:
+        meeting.wait(0.3)
+        return record(link, *arguments, **options)
+
+    monkeypatch.setattr(twinlink.Link, "record", record_late)
+    path, meeting = tmp_path / "twin.mcap", threading.Event()
+    given = SimpleNamespace(
+        transport=transport, listen=endpoint, connect=None, node="twin", identity=None, option=[], record=path,
+        overwrite=False, require_identity=False,
+    )  # fmt: skip
+    with twinlink.open(transport, connect=endpoint, node="gnb") as gnb:
+
+        def on_event(event: twinlink.Event) -> None:
+            if isinstance(event, twinlink.PeerUp):
+                gnb.sender("x").send(b"first")
+                meeting.set()
+
+        gnb.events(handler=on_event)
+        with recorded_link.open_link(given, lambda *_, **__: None) as twin:  # type: ignore[arg-type]
+            assert twin.receiver("x").receive(patience()) is not None
+    assert only(verify(path).streams, "received", "x")["recorded"] == [[0, 1]]
+
+
+def test_a_link_whose_recording_cannot_begin_is_given_back(endpoint: str, tmp_path: Path) -> None:
+    def attach(link: twinlink.Link) -> None:
+        link.record(tmp_path / "none" / "twin.mcap")
+
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            open_attached(attach, lambda: twinlink.open("zeromq", listen=endpoint))
+    assert twinlink.open_links() == []
+    twinlink.open("zeromq", listen=endpoint).close()
 
 
 def test_only_the_named_flows_are_recorded(endpoint: str, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def _decided(plan: Plan, recording: Recording, heard: Heard) -> tuple[int, tuple
             held[record - now] = blocks
             # The policy is that of its PRBs: other interferers are others' decisions.
             interfered = np.isin(np.arange(n_prbs), asked) & interfered
-        for item in controller.observe(interfered, record * STEP_NS, record * STEP_NS):
+        for item in controller.observe(interfered, record * STEP_NS, record * STEP_NS, record * STEP_NS):
             if isinstance(item, PrbBlock):
                 blocks = np.zeros(n_prbs, np.bool_)
                 blocks[list(item.prbs)] = True

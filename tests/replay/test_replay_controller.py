@@ -4,7 +4,6 @@ from twinlink_replay.twin.controller import (
     HOLD_NS,
     MS,
     RETRY_NS,
-    SPACING_NS,
     SYNC_RETRY_NS,
     TRIAL_RETRY_NS,
     Change,
@@ -37,7 +36,7 @@ class Run:
         row[list(prbs)] = True
         for _ in range(count):
             for item in self.controller.observe(
-                row, WALL + self.now, self.now, self.in_sync, self.holds, SEEN + self.now
+                row, SEEN + self.now, WALL + self.now, self.now, self.in_sync, self.holds
             ):
                 if isinstance(item, Change):
                     self.changes.append(item.prbs)
@@ -84,7 +83,21 @@ def test_what_is_forgotten_is_not_requested_again_and_what_is_detected_then_is()
 def test_growing_lists_are_spaced() -> None:
     run = Run().records(1, 3).records(1, 3, 4).records(20, 3, 4, 5)
     assert run.requested == [(3,), (3, 4, 5)]
-    assert run.blocks[1][0] == SPACING_NS
+    assert run.blocks[1][0] == 20 * MS
+
+
+def test_growing_lists_are_spaced_by_the_times_of_the_records() -> None:
+    """A record that is decided on late, or comes early by its jitter, costs the next list no turn."""
+    late_ns = (9, 8, 0, 0)
+    times_ns = [SEEN + k * 10 * MS + jitter_ns for k, jitter_ns in enumerate((2 * MS, 0, -2 * MS, 0))]
+    for back_ns in (0, 3600 * 1000 * MS):  # the exporter's clock may be set back
+        controller, row, lists = Controller(10, "session", 2000), np.zeros(10, bool), []
+        for k, (observed_ns, late) in enumerate(zip(times_ns, late_ns, strict=True)):
+            row[k] = True
+            now_ns = (k * 10 + late) * MS
+            todo = controller.observe(row, observed_ns - (k > 0) * back_ns, WALL + now_ns, now_ns)
+            lists += [item.prbs for item in todo if isinstance(item, PrbBlock)]
+        assert lists == ([(0,), (0, 1, 2)] if not back_ns else [(0,), (0, 1), (0, 1, 2, 3)])
 
 
 def test_short_pauses_release_nothing() -> None:
@@ -251,7 +264,7 @@ def test_of_records_that_are_at_hand_the_newest_decides() -> None:
     run, row = Run().records(20), np.zeros(10, bool)
     for prb, waits in ((3, True), (4, True), (5, False)):
         row[prb] = True
-        todo = run.controller.observe(row, WALL, run.now, observed_ns=SEEN + run.now, waits=waits)
+        todo = run.controller.observe(row, SEEN + run.now, WALL, run.now, waits=waits)
         run.now += 10 * MS
         assert bool(todo) is not waits
     change, block = todo

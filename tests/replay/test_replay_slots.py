@@ -136,6 +136,6 @@ def test_power_is_the_real_part(stream: Stream, content: Content) -> None:
 def test_blocks_name_the_prbs_of_the_carrier() -> None:
     controller = Controller(4, "s", 2000, frozenset({11}), first_prb=10)
     interfered = np.array([False, True, True, False])
-    todo = controller.observe(interfered, 0, 10**12)
+    todo = controller.observe(interfered, 0, 0, 10**12)
     assert [item.prbs for item in todo] == [(11, 12), (12,)]
     assert isinstance(todo[1], PrbBlock)

@@ -1,6 +1,7 @@
 """The smoothed answers, their order and lag; and ``settle=False``, which gives the filtered answers alone."""
 
 from collections.abc import Iterator
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -35,6 +36,19 @@ def test_smoothed_answers_come_in_order_once_and_in_time() -> None:
     for answer in detector.finish():
         smoothed += len(answer.interfered)
     assert smoothed == 500
+
+
+def test_no_answer_depends_on_when_the_smoothing_that_is_due_is_done() -> None:
+    heard = hear(Scene(n_prbs=12, n_records=450, interferers=(Interferer(50, 200, 5, 9, 12),)), 11)
+    at_once, later = Detector(12), Detector(12)
+    smoothed = []
+    for part in one_by_one(prb_features(subcarrier_power(heard.samples), heard.samples)):
+        answer = at_once.add(part)
+        smoothed += at_once.smoothed()
+        assert all(np.array_equal(*pair) for pair in zip(astuple(answer), astuple(later.add(part)), strict=True))
+    smoothed += at_once.finish()
+    for one, other in zip(smoothed, later.finish(), strict=True):
+        assert all(np.array_equal(*pair) for pair in zip(astuple(one), astuple(other), strict=True))
 
 
 @pytest.mark.parametrize("batch", [STEP - 1, pytest.param(STEP, marks=pytest.mark.thorough), 5 * STEP])

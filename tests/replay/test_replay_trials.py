@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from twinlink_ran_emulator.interferer import Episode
 from twinlink_replay.blocks.observer import Record
-from twinlink_replay.trial import futures
+from twinlink_replay.trial import futures, trying
 from twinlink_replay.trial.heard import STEP_NS, Rows
 from twinlink_replay.twin.trials import Trials
 
@@ -46,6 +46,7 @@ class Run:
         ue = ue_rows(1, RECORDS)
         for k in range(RECORDS - records, RECORDS):
             made.add([record(k)], (ue[k] | interferer[k])[None], interferer[k][None])
+            made.run_ahead()
         return made
 
     def events(self, name: str) -> list[dict[str, object]]:
@@ -125,6 +126,17 @@ def test_where_a_block_stands_no_ue_is_missed(run: Run) -> None:
     assert trials.leaving(block(*range(20, 28))) == block(*range(20, 28))
 
 
+def test_nothing_is_left_to_be_made_by_the_first_trial(run: Run) -> None:
+    made = futures._scheduled, futures._sequences, trying._draws
+    for cache in made:
+        cache.cache_clear()
+    trials = run.trials(interferer_rows(RECORDS, NEW))
+    before = [cache.cache_info().misses for cache in made]
+    assert trials.leaving(block(*NEW_PRBS)) is not None
+    assert trials.leaving(block(*range(50, 60))) is None
+    assert [cache.cache_info().misses for cache in made] == before
+
+
 def test_the_answers_do_not_depend_on_which_runs_were_made_before(run: Run) -> None:
     """A second replay of the same records gets those of the first one, which has made the runs ahead."""
     interferer, ue = interferer_rows(RECORDS, NEW), ue_rows(1, RECORDS, n_ues=12)
@@ -135,6 +147,7 @@ def test_the_answers_do_not_depend_on_which_runs_were_made_before(run: Run) -> N
         trials.follow(N_PRBS, FIRST_PRB)
         for k in range(110):
             trials.add([record(k)], (ue[k] | interferer[-1])[None], interferer[-1][None])
+            trials.run_ahead()
             if k >= 40 and k % 5 == 0:
                 trials.leaving(block(*NEW_PRBS))
                 assert trials.last is not None

@@ -3,10 +3,12 @@
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import twinlink
+from twinlink.opening import open_attached
 
 from . import linking, outputs
 from .options import Container
@@ -33,11 +35,15 @@ def check(given: argparse.Namespace) -> None:
 @contextmanager
 def open_link(given: argparse.Namespace, tell: Callable[..., object]) -> Iterator[twinlink.Link]:
     """As `linking.open_link`; with ``--record``, ``tell`` is given a text and fields when the recording has ended."""
-    recorder = None
+    recorder: Recorder | None = None
+
+    def record(link: twinlink.Link) -> None:
+        nonlocal recorder
+        if given.record is not None:
+            recorder = link.record(given.record, overwrite=may_replace(given.record, given.overwrite))
+
     try:
-        with linking.open_link(given) as link:
-            if given.record is not None:
-                recorder = link.record(given.record, overwrite=may_replace(given.record, given.overwrite))
+        with open_attached(record, partial(linking.open_link, given)) as link:
             yield link
     finally:
         if recorder is not None:

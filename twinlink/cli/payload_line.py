@@ -141,6 +141,15 @@ def _digest(payload: bytes | memoryview) -> str:
     return f"{what}{one.records} records, {one.missed} missed, {one.sampled} sampled, {one.settings.n_prbs} PRBs"
 
 
+def _kpm(payload: bytes | memoryview) -> str:
+    from twinlink.kpm import Kpm
+
+    one = Kpm.decode(payload)
+    usage = "not known" if one.usage is None else f"{100 * one.usage:.1f} %"
+    whose = one.source.name.lower()
+    return f"{whose}, UL PRB usage {usage} of {one.slots} slots, {one.missing} missing, {one.n_prbs} PRBs"
+
+
 def _mgen(payload: bytes | memoryview) -> str:
     packet = mgen.parse(payload[1:])
     numbers = f"{mgen.Protocol(payload[0]).name} flow {packet.flow}, sequence {packet.sequence}"
@@ -160,6 +169,10 @@ def _is_mgen(head: bytes, octets: int) -> bool:
 
 def _is_digest(head: bytes, octets: int) -> bool:
     return head[:1] == b"\x01" and octets >= 72 and octets == 64 + 8 * int.from_bytes(head[8:10], "big")
+
+
+def _is_kpm(head: bytes, octets: int) -> bool:
+    return octets == 56 and head[0] == 1 and head[1] in (1, 2) and head[12:16] == bytes(4)
 
 
 def _is_sensing(head: bytes, octets: int) -> bool:
@@ -201,6 +214,7 @@ _FORMATS = (
     _Format("spectrum", lambda head, _: head[2:].startswith(_SPECTRUM), _spectrum),
     _Format("slots", lambda head, octets: octets >= 88 and head[:3] == bytes((0, 0, _SLOTS_VERSION)), _slots),
     _Format("digest", _is_digest, _digest),
+    _Format("kpm", _is_kpm, _kpm),
     _Format("MGEN", _is_mgen, _mgen),
     _Format("sensing", _is_sensing, _sensing),
     _Format("state", lambda head, _: head.startswith(_STATE), _state),

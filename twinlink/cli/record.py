@@ -9,9 +9,11 @@ With --before nothing is written until an event, a message, or SIGUSR1 says so.
 
 import argparse
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlink.opening import open_attached
 from twinlink.spelling import near
 
 from ..appkit import convert, linking, outputs, recorded_link
@@ -21,6 +23,8 @@ from . import flow_finder
 from .flow_finder import FlowFinder
 
 if TYPE_CHECKING:
+    from twinlink.link import Link
+    from twinlink.recording import Recorder
     from twinlink.recording.options import RecordingOptions
 
 _NAME = "twinlink record"
@@ -103,8 +107,13 @@ def run(given: argparse.Namespace) -> int:
         "on": given.on,
     }
     RecorderOptions.checked(options)
-    with Stop() as stop, linking.open_link(given) as link:
-        recorder = link.record(given.out, **options)
+    recorders: list[Recorder] = []
+
+    def record(link: "Link") -> None:
+        recorders.append(link.record(given.out, **options))
+
+    with Stop() as stop, open_attached(record, partial(linking.open_link, given)) as link:
+        (recorder,) = recorders
         signal.signal(signal.SIGUSR1, lambda *_: recorder.trigger("SIGUSR1"))
         watch = linking.Watch(_NAME, link)
         finder = FlowFinder(link, given.flows, lambda flow: link.receiver(flow, handler=lambda message: None))

@@ -33,6 +33,7 @@ MAX_PAYLOAD = 32768  # octets of a payload, as in ASN.1
 MAX_FUNCTION_DATA = 262144  # as in G2b; NVIDIA's agent describes 78 streams there
 MAX_MESSAGE = 1024  # characters of a reason
 MAX_CELLS = 64  # of a slot
+MAX_UES = 1024  # of a cell in a slot
 NS_SINCE = 10**15  # a Unix time from here on is in ns, not in ms
 
 Reader = Callable[[Any], Any]  # the value of a field; raises ValueError
@@ -172,6 +173,8 @@ _REFERENCE_FIELDS = {
 }
 # What NVIDIA's agent says of each cell of a slot, in ``cells``; the rest is of all of them.
 _OF_CELL = ("iq_samples", "cell_id", "n_rx_ant", "valid_symbol_mask")
+_GRANTS, _GRANTS_OF_CELL, _GRANT = "ue_metrics", "ues", ("rb_start", "rb_size")
+_PRB = _whole(0, N_PRBS_MAX)
 
 
 class JsonCodec:
@@ -311,6 +314,8 @@ def _reference_to_json(structure: SlotIndication | SensingIndication) -> dict[st
             raise InvalidPdu(f"{type(structure).__name__} cannot be encoded: {name}: {error}") from error
         place = message[outer] if name in inner else message
         place[inner.get(name, name)] = value
+    if isinstance(structure, SlotIndication) and structure.grants is not None:
+        message[_GRANTS] = [dict(zip(_GRANT, grant, strict=True)) for grant in structure.grants]
     return message
 
 
@@ -322,7 +327,18 @@ def _reference_of(kind: type[Any], message: Any) -> Any:
         place = message[outer] if name in inner else message
         if inner.get(name, name) in place or needed:
             values[name] = _REFERENCE_READERS[name](place[inner.get(name, name)])
+    if kind is SlotIndication:
+        values["grants"] = _grants(message.get(_GRANTS))
     return kind(**values)
+
+
+def _grants(ues: Any) -> tuple[tuple[int, int], ...] | None:
+    """The grants of UEs; None where they are not told, or otherwise than is known here: the I/Q counts all the same."""
+    try:
+        entries = _list(MAX_UES, lambda ue: tuple(_PRB(ue[name]) for name in _GRANT))(ues)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return tuple((first, count) for first, count in entries)
 
 
 def _has_cells(kind: type[Any], message: Any) -> bool:
@@ -335,7 +351,8 @@ def _cells_of(message: dict[str, Any]) -> Any:
     found = [cell for cell in cells if isinstance(cell, dict) and "iq_samples" in cell]
     if not found:
         raise ValueError("none of its cells has iq_samples")
-    first, *others = (_reference_of(SlotIndication, {**message, **cell, "n_cells": len(found)}) for cell in found)
+    flat = ({**message, **cell, _GRANTS: cell.get(_GRANTS_OF_CELL), "n_cells": len(found)} for cell in found)
+    first, *others = (_reference_of(SlotIndication, each) for each in flat)
     if any(other.shm_name != first.shm_name for other in others):
         raise ValueError("the rows of its cells are expected in one shared memory")
     return replace(first, others=tuple(others), names_cells=True)
@@ -345,7 +362,11 @@ def _cells_to_json(structure: SlotIndication) -> dict[str, Any]:
     """Raises InvalidPdu."""
     flat = [_reference_to_json(each) for each in (structure, *structure.others)]
     cells = [{name: each[name] for name in _OF_CELL if name in each} for each in flat]
-    return {**{name: value for name, value in flat[0].items() if name not in _OF_CELL}, "cells": cells}
+    for cell, each in zip(cells, flat, strict=True):
+        if _GRANTS in each:
+            cell[_GRANTS_OF_CELL] = each[_GRANTS]
+    of_all = {name: value for name, value in flat[0].items() if name not in (*_OF_CELL, _GRANTS)}
+    return {**of_all, "cells": cells}
 
 
 def _read_fields(values: Any) -> dict[str, Any]:

@@ -1,21 +1,28 @@
 """The service models spectrum (RAN function 1) and L1-KPM (2): the content of E3AP's opaque octet strings.
 
-Spectrum-IQDataIndication is in `indication`; codecs have the octets.
+Spectrum-IQDataIndication is in `indication`; codecs have the octets.  L1-KPM carries I/Q and no KPM.  `KPM_FUNCTION` is
+twinlink's own, of its RAN emulator: the payload of flow ``kpm`` once a second, in hexadecimal, as
+``{"kpm": "0101..."}`` in every encoding.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from .indication import IqDataIndication
+from .errors import MalformedPdu
+from .indication import IqDataIndication, Octets
 
 RAN_FUNCTION = 1
 TELEMETRY_IQ = 1  # in the PDU; where RAN function 2 is offered, it is that of sensing ranges
 TELEMETRY_SENSING = 1
 L1_KPM_FUNCTION = 2
 TELEMETRY_SLOT = 1  # of RAN function 2: I/Q of a slot in shared memory
-# Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: I/Q, time, frame, slot, cell, antennas, and
-# the number of cells.
-TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8, 10)
+# Of RAN function 2 in NVIDIA's Aerial, where each is a stream of its own: the grants of UEs (first PRB, and PRBs); and
+# before them I/Q, time, frame, slot, cell, antennas, and the number of cells.
+TELEMETRY_GRANTS = (25, 26)
+TELEMETRY_STREAMS = (TELEMETRY_SLOT, 4, 5, 6, 7, 8, 10, *TELEMETRY_GRANTS)
+KPM_FUNCTION, KPM_NAME = 100, b"twinlink-KPM"
+TELEMETRY_KPM = 1  # of that function
 ALL_SYMBOLS = 0x3FFF
 CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY = 1, 2
 N_PRBS_MAX = 273  # PRB indices are 0 to 272
@@ -88,6 +95,7 @@ class SlotIndication:
         n_cells: cells of the slot, each with a row of its own; in the JSON of NVIDIA's agent only.
         others: the same slot of the other cells, where the agent names their rows.
         names_cells: whether it does, as NVIDIA's after 26-1.2.
+        grants: of the UEs in the slot, each first PRB and PRBs; in the JSON of NVIDIA's agent only.
     """
 
     shm_name: str
@@ -102,6 +110,7 @@ class SlotIndication:
     n_cells: int | None = None
     others: tuple["SlotIndication", ...] = ()
     names_cells: bool = False
+    grants: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +151,16 @@ Structure = (
     | SlotIndication
     | SensingIndication
 )
+
+
+def encode_kpm(payload: bytes) -> bytes:
+    """The ``protocol_data`` of an indication of `KPM_FUNCTION`, in every encoding."""
+    return json.dumps({"kpm": payload.hex()}).encode()
+
+
+def decode_kpm(octets: Octets) -> bytes:
+    """The payload of flow ``kpm`` in it; octets after the object's end are not allowed.  Raises MalformedPdu."""
+    try:
+        return bytes.fromhex(json.loads(bytes(octets))["kpm"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise MalformedPdu(f"{len(octets)} octets are no report of KPMs: {error!r}") from error

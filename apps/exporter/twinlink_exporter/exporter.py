@@ -2,6 +2,7 @@
 
 E3 indication -> `Observations` -> flow spectrum ======> twin
                  `Digests`      -> flow digest ========> twin
+                 `Kpms`         -> flow kpm ===========> twin
 E3 control <- `Controls` <- `DecisionCheck` <- state prb-block, or flow control <== twin
                                             state prb-block, flow control-result ==> twin
 """
@@ -12,10 +13,10 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 import zmq
-from twinlink_e3 import CONTROL_PRB_BLOCK, IndicationMessage, MalformedPdu, MessageAck, MessageIds
+from twinlink_e3 import CONTROL_PRB_BLOCK, KPM_FUNCTION, IndicationMessage, MalformedPdu, MessageAck, MessageIds
 
 import twinlink
-from twinlink import digest
+from twinlink import digest, kpm
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
 from twinlink.block_state import FLOW as BLOCK_STATE
@@ -35,6 +36,7 @@ from .decision_guard import Limits, Rejection, Rule
 from .delays import Delays
 from .digests import Digests
 from .generation_search import GenerationSearch
+from .kpms import Kpms
 from .leave import leave
 from .link_inbox import LinkInbox
 from .observation import Carrier
@@ -51,8 +53,8 @@ BATCH = 64  # indications read before other sockets have their turn: 32 ms of on
 COPIES = 4  # times that slots are copied before other sockets have their turn
 LAST_TURNS = 100  # at the PDUs of an agent that is gone: more than its queue holds
 SPECTRUM, SENSING, CONTROL, CONTROL_RESULT = "spectrum", "sensing", "control", "control-result"
-SENDS = SPECTRUM, digest.FLOW, CONTROL_RESULT, BLOCK_STATE
-RECEIVES = CONTROL, digest.REQUEST_FLOW, BLOCK_STATE
+SENDS = SPECTRUM, digest.FLOW, kpm.FLOW, CONTROL_RESULT, BLOCK_STATE
+RECEIVES = CONTROL, digest.REQUEST_FLOW, kpm.FLOW, BLOCK_STATE
 ANSWER_NS = 500_000_000  # shortest time between two answers to requests of digests
 
 
@@ -75,6 +77,7 @@ class Exporter:
     Attributes:
         counters: see `Counters`.
         delays: see `Delays`.
+        kpms: see `Kpms`.
         outcomes: results of PRB blocks, by status and reason: a cause of `block`, or the guard's rule.
         pulse: of `run`.
     """
@@ -119,15 +122,18 @@ class Exporter:
         self._results = link.sender(CONTROL_RESULT)  # none is dropped: each decision is answered
         ranges = link.sender(SENSING, overflow="drop-oldest") if sensing else None
         self._digest = link.sender(digest.FLOW, overflow="drop-oldest")
+        kpms = link.sender(kpm.FLOW, overflow="drop-oldest")
+        self.kpms = Kpms(carrier.n_prbs, journal, lambda: bool(self._twins), kpms.send)
         self._answered_ns = 0  # monotonic time of the last answer to a request of a digest
         self._digests = Digests(digest.Settings(carrier.n_prbs, 0, carrier.n_prbs, carrier.scs_hz, carrier.centre_hz))
         self._observations = Observations(
             carrier, self._reduction, self.counters, journal, lambda: bool(self._twins), self._observe,
-            self._digests, self.delays, ranges.send if ranges else None,
+            self._digests, self.delays, self.kpms, ranges.send if ranges else None,
         )  # fmt: skip
         link.events(handler=self._from_link)
         link.receiver(CONTROL, handler=self._from_link, max_payload=MAX_SIGNED_OCTETS)
         link.receiver(digest.REQUEST_FLOW, handler=self._from_link, max_payload=digest.MAX_REQUEST_OCTETS)
+        link.receiver(kpm.FLOW, handler=lambda message: None)  # the twins' own, which are recorded here, too
         self._node = link.node
         self._block_state = BlockState(link, self._from_link)
 
@@ -236,7 +242,10 @@ class Exporter:
             return
         if event := session.indicated(message.ran_function_identifier, time.monotonic_ns()):
             self._on_session_event(event)
-        self._observations.take(message, session, observed_ns)
+        if message.ran_function_identifier == KPM_FUNCTION:
+            self.kpms.reported(message.protocol_data)
+        else:
+            self._observations.take(message, session, observed_ns)
 
     def _observe(self, payload: bytes) -> None:
         self._twins.sent.sending(time.monotonic_ns())
@@ -291,6 +300,7 @@ class Exporter:
         self.counters.e3_lost += 1
         self._journal.event(event, text)
         self._observations.finish()
+        self.kpms.lost()
         self._session.lost()
         self._do(self._controls.e3_lost(Instant.now()))
 

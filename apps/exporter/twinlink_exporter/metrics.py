@@ -78,6 +78,13 @@ class ExporterCollector(Collector):
         if (remains_s := exporter.block_remains_s) is not None:
             remains.add_metric([], remains_s)
         yield remains
+        usage = GaugeMetricFamily(
+            "twinlink_exporter_ul_prb_usage_ratio", "Usage of the uplink's PRBs, by the newest KPM of the gNB.", labels=[]
+        )
+        newest = exporter.kpms.newest
+        if newest and newest.usage is not None:
+            usage.add_metric([], newest.usage)
+        yield usage
         delays = exporter.delays
         yield _histograms(
             "twinlink_exporter_observation_delay_seconds",

@@ -29,6 +29,7 @@ from .cells import OneCell
 from .counters import Counters
 from .delays import Delays
 from .digests import Digests
+from .kpms import Kpms
 from .observation import Carrier, observe
 from .reduction import Reduction
 from .sensing_reader import SensingReader
@@ -67,6 +68,7 @@ class Observations:
         send: sends a message.
         digests: is given what was heard.
         delays: counts how late observations leave.
+        kpms: is given the indications of slots.
         send_ranges: sends a message of flow ``sensing``; None without that flow.
     """
 
@@ -80,6 +82,7 @@ class Observations:
         send: Callable[[bytes], object],
         digests: Digests,
         delays: Delays,
+        kpms: Kpms,
         send_ranges: Callable[[bytes], object] | None = None,
     ) -> None:
         self._carrier = carrier
@@ -91,6 +94,7 @@ class Observations:
         self._send_ranges = send_ranges
         self._digests = digests
         self._delays = delays
+        self._kpms = kpms
         self._sensing = SensingReader()
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
@@ -278,6 +282,8 @@ class Observations:
             return
         counters.indications += 1
         counters.slots_not_indicated += slot.skipped
+        if ours:
+            self._kpms.slot(indication, observed_ns, slot.skipped)
         every = self._reduction.every
         self._missing_before += (slot.order - 1) // every - (slot.order - 1 - slot.skipped) // every
         if not ours or slot.order % every:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import get_args
 
-from twinlink_e3 import CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY, Endpoints
+from twinlink_e3 import CONTROL_PRB_BLOCK, CONTROL_SENSING_POLICY, KPM_FUNCTION, Endpoints
 
 import twinlink
 from twinlink.appkit import linking
@@ -57,7 +57,8 @@ def session_event(
     elif isinstance(event, Subscribed):
         text = "the E3 agent sends its indications from now on"
         if event.refused is not None:
-            text += f"; the RAN refused RAN function {event.refused}, so decisions are rejected"
+            effect = "KPMs are not known" if event.refused == KPM_FUNCTION else "decisions are rejected"
+            text += f"; the RAN refused RAN function {event.refused}, so {effect}"
         journal.event("subscribed", text, dapp_id=dapp_id, subscription_id=event.subscription_id)
     else:
         journal.complaint("e3-refused", f"{event.reason}; asking again", reason=event.reason)

@@ -21,6 +21,7 @@ from twinlink_e3 import (
     ASN1_CODECS,
     CONTROL_PRB_BLOCK,
     CONTROL_SENSING_POLICY,
+    KPM_FUNCTION,
     L1_KPM_FUNCTION,
     MAX_SHARED_ID,
     PROTOCOL_VERSION,
@@ -51,6 +52,7 @@ from .subscriptions import (
     has_streams,
     objection,
     offers_control,
+    offers_kpms,
     offers_sensing,
     subscriptions,
 )
@@ -87,6 +89,7 @@ class SetUp:
         offers_policy: whether it offers the control of the sensing policy.
         offers_sensing: whether it offers sensing ranges.
         names_symbols: whether it may tell which symbols of a slot are uplink.
+        offers_kpms: whether it tells KPMs, or the grants of which they can be made.
     """
 
     dapp_id: int
@@ -97,6 +100,7 @@ class SetUp:
     offers_policy: bool = False
     offers_sensing: bool = False
     names_symbols: bool = True
+    offers_kpms: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +279,7 @@ class Session:
         offers_block, offers_policy = (control in self.controls for control in CONTROLS)
         return SetUp(
             response.dapp_identifier, ran, codec.name, offers_block, self.by_reference, offers_policy,
-            offers_sensing(response), not has_streams(response),
+            offers_sensing(response), not has_streams(response), offers_kpms(response, codec),
         )  # fmt: skip
 
     def read(self, octets: bytes) -> Pdu | None:
@@ -304,7 +308,7 @@ class Session:
             return self._subscribed(pdu.subscription_id, now_ns)
         function = self._subscriptions[len(self._granted)].ran_function
         if self._granted:  # the I/Q comes without it
-            self.controls = frozenset()
+            self.controls = self.controls if function == KPM_FUNCTION else frozenset()
             return self._subscribed(None, now_ns, refused=function)
         self._due_ns = now_ns + REFUSED_NS
         text = f"the RAN refused dApp {self.dapp_id} a subscription to RAN function {function}"

@@ -8,6 +8,9 @@ Where RAN function 2 is offered, telemetry 1 of RAN function 1 is sensing ranges
 RAN function 1 only to dApps that have subscribed to it.  NVIDIA's Aerial has RAN function 2 alone, which it describes
 as a list of streams: of each slot it sends those that were subscribed, and ten slots a second unless it is asked for
 all.
+
+KPMs are those of the RAN emulator's own RAN function, a subscription after that of the I/Q, or follow from the grants
+in NVIDIA's streams.
 """
 
 from dataclasses import dataclass
@@ -15,13 +18,19 @@ from dataclasses import dataclass
 from twinlink_e3 import (
     CONTROL_PRB_BLOCK,
     CONTROL_SENSING_POLICY,
+    KPM_FUNCTION,
+    KPM_NAME,
     L1_KPM_FUNCTION,
     RAN_FUNCTION,
+    TELEMETRY_GRANTS,
     TELEMETRY_IQ,
+    TELEMETRY_KPM,
     TELEMETRY_SENSING,
     TELEMETRY_SLOT,
     TELEMETRY_STREAMS,
     Codec,
+    MalformedPdu,
+    RanFunctionData,
     RanFunctionDefinition,
     SetupResponse,
 )
@@ -46,24 +55,44 @@ class Subscription:
 def subscriptions(response: SetupResponse, codec: Codec, *, sensing: bool) -> tuple[Subscription, ...]:
     """The subscriptions, that of the I/Q first; there is an `objection` if that cannot be had."""
     controls = tuple(control for control in CONTROLS if offers_control(response, control))
+    kpms = (Subscription(KPM_FUNCTION, (TELEMETRY_KPM,), ()),) if _reports_kpms(response, codec) else ()
     kpm = _function(response, L1_KPM_FUNCTION)
     if kpm is None or TELEMETRY_SLOT not in kpm.telemetry_identifier_list:
-        return (Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls),)
+        return Subscription(RAN_FUNCTION, (TELEMETRY_IQ,), controls), *kpms
     slots = Subscription(L1_KPM_FUNCTION, (TELEMETRY_SLOT,), ())
     if has_streams(response):
         streams = tuple(stream for stream in TELEMETRY_STREAMS if stream in kpm.telemetry_identifier_list)
         slots = Subscription(L1_KPM_FUNCTION, streams, (), EVERY_SLOT)
     if sensing and offers_sensing(response):
-        return slots, Subscription(RAN_FUNCTION, (TELEMETRY_SENSING,), controls)
+        return slots, *kpms, Subscription(RAN_FUNCTION, (TELEMETRY_SENSING,), controls)
     if controls:
-        return slots, Subscription(RAN_FUNCTION, (), controls, _RARELY.get(codec.name, _RARELY_BEFORE))
-    return (slots,)
+        return slots, *kpms, Subscription(RAN_FUNCTION, (), controls, _RARELY.get(codec.name, _RARELY_BEFORE))
+    return slots, *kpms
 
 
 def has_streams(response: SetupResponse) -> bool:
     """Whether RAN function 2 is a list of streams, each of which is subscribed, as in NVIDIA's Aerial."""
     kpm = _function(response, L1_KPM_FUNCTION)
     return kpm is not None and bytes(kpm.ran_function_data[:1]) == b"["
+
+
+def offers_kpms(response: SetupResponse, codec: Codec) -> bool:
+    """Whether the agent tells KPMs, or the grants of which they can be made."""
+    l1_kpm = _function(response, L1_KPM_FUNCTION)
+    streams = l1_kpm.telemetry_identifier_list if l1_kpm and has_streams(response) else ()
+    return set(TELEMETRY_GRANTS) <= set(streams) or _reports_kpms(response, codec)
+
+
+def _reports_kpms(response: SetupResponse, codec: Codec) -> bool:
+    """Whether it has the RAN emulator's RAN function, by its name: other agents may give this number to another."""
+    function = _function(response, KPM_FUNCTION)
+    if function is None:
+        return False
+    try:
+        named = codec.decode_structure(RanFunctionData, function.ran_function_data)
+    except MalformedPdu:
+        return False
+    return named.name == KPM_NAME and TELEMETRY_KPM in function.telemetry_identifier_list
 
 
 def offers_sensing(response: SetupResponse) -> bool:

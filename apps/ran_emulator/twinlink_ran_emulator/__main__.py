@@ -77,6 +77,8 @@ def _pattern(given: argparse.Namespace) -> SlotPattern | None:
     """What is written to shared memory, if I/Q is to be there.  Raises ConfigurationError."""
     if given.aerial and given.e3_link != "zmq":
         raise ConfigurationError("--aerial: NVIDIA's agent has ZeroMQ alone; omit --e3-link")
+    if given.aerial and given.kpm:
+        raise ConfigurationError("--kpm: NVIDIA's agent tells the grants of UEs, always; omit --kpm")
     if given.cells > 1 and not given.aerial:
         raise ConfigurationError("--cells: only NVIDIA's agent indicates several; add --aerial")
     if not given.slots and not given.aerial:
@@ -121,6 +123,7 @@ def _run(given: argparse.Namespace, stop: threading.Event) -> None:
         answers_unreadable=not given.stuck,
         free_ids=given.free_ids,
         aerial=RELEASES[given.aerial_release] if given.aerial else None,
+        kpms=given.kpm,
     )
     recording, fft_size = _recording(given)
     pattern = _pattern(given)
@@ -228,6 +231,9 @@ def make_parser() -> command_line.Parser:
         "--aerial-release", choices=tuple(RELEASES), default="26-1.2", help="with --aerial; next: after 26-1.2"
     )
     agent.add_argument("--cells", type=convert.whole(1, 16), default=1, metavar="N", help="of the gNB, with --aerial")
+    agent.add_argument(
+        "--kpm", action="store_true", help="tell the uplink's PRB usage once a second, in a RAN function of its own"
+    )
     agent.add_argument("--no-control", action="store_true", help="offer no control of PRB blocks")
     agent.add_argument(
         "--stuck", action="store_true", help="be stuck by an unreadable setup request, as libe3 up to 0.0.7"

@@ -38,7 +38,10 @@ _STREAMS = {
     7: ("cell_id", "uint16", "physical cell"),
     8: ("n_rx_ant", "uint16", "antennas in the row"),
     10: ("n_cells", "uint16", "cells in the slot"),
+    25: ("rb_start", "uint16", "first PRB of a UE's grant"),
+    26: ("rb_size", "uint16", "PRBs of a UE's grant"),
 }
+_OF_UE = {"ue_metrics", "ues"}  # the second in ``cells``
 _OF_SLOT = frozenset(("timestamp", "sfn", "slot", "n_cells"))  # the others are of a cell
 
 
@@ -138,7 +141,7 @@ class AerialAgent(Agent):
         wanted = {_STREAMS[stream][0] for stream in subscription.telemetry}
         of_slot = {"n_cells": 1} | {name: value for name, value in slot.items() if name in _OF_SLOT}
         cells = [
-            {name: value for name, value in cell.items() if name in wanted - _OF_SLOT}
+            {name: value for name, value in cell.items() if name in wanted - _OF_SLOT} | _of_ues(cell, wanted)
             for cell in slot.get("cells", (slot,))
         ]
         content: Message = {name: value for name, value in of_slot.items() if name in wanted}
@@ -156,6 +159,16 @@ class AerialAgent(Agent):
     def _functions(self) -> dict[int, e3.RanFunctionDefinition]:
         data = json.dumps([_stream(number) for number in _STREAMS]).encode()
         return {e3.L1_KPM_FUNCTION: e3.RanFunctionDefinition(e3.L1_KPM_FUNCTION, tuple(_STREAMS), (), data)}
+
+
+def _of_ues(cell: Message, wanted: set[str]) -> Message:
+    """What was subscribed of the UEs of a cell."""
+    found = {}
+    for place in _OF_UE.intersection(cell):
+        ues = [{name: value for name, value in ue.items() if name in wanted} for ue in cell[place]]
+        if any(ues):
+            found[place] = ues
+    return found
 
 
 def _stream(number: int) -> Message:

@@ -15,7 +15,8 @@ A PRB block belongs to the gNB, not to the dApp: it stands until the next one, a
 ends with the last subscription to RAN function 1, and so does a sensing policy.
 
 By default there is RAN function 1 with I/Q in PDUs.  With `by_reference`, I/Q is of RAN function 2, and RAN function 1
-has sensing ranges and control; without control it is absent, as in OpenAirInterface upstream.
+has sensing ranges and control; without control it is absent, as in OpenAirInterface upstream.  RAN function 100, with
+KPMs, is no gNB's.
 """
 
 import random
@@ -53,6 +54,7 @@ class Agent:
         answers_unreadable: whether it answers what it cannot decode on the setup channel; libe3 does since 0.0.8.
         by_reference: whether I/Q is in shared memory, of RAN function 2.
         free_ids: dApp identifiers that are free at the start; None: all that the generation has.
+        kpms: whether it tells KPMs, as a RAN function of twinlink's own.
         block: the blocked PRBs.
         policy: the masks of the sensing policy, which changes nothing else here.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.
@@ -64,6 +66,7 @@ class Agent:
     answers_unreadable: bool = True
     by_reference: bool = False
     free_ids: int | None = None
+    kpms: bool = False
     block: tuple[int, ...] = ()
     policy: tuple[int, ...] = ()
     counters: Counter[str] = field(default_factory=Counter)
@@ -202,6 +205,8 @@ class Agent:
             functions[e3.L1_KPM_FUNCTION] = _slot_function(self.codec)
         if self.controls or not self.by_reference:
             functions[e3.RAN_FUNCTION] = _spectrum_function(self.codec, controls)
+        if self.kpms:
+            functions[e3.KPM_FUNCTION] = _kpm_function(self.codec)
         return functions
 
     def _subscribe(self, request: e3.SubscriptionRequest, now_ns: int) -> e3.SubscriptionResponse:
@@ -344,3 +349,8 @@ def _spectrum_function(codec: e3.Codec, controls: tuple[int, ...]) -> e3.RanFunc
 def _slot_function(codec: e3.Codec) -> e3.RanFunctionDefinition:
     data = e3.RanFunctionData(b"L1-KPM", 1, b"Uplink I/Q of whole slots in shared memory, played from a recording")
     return e3.RanFunctionDefinition(e3.L1_KPM_FUNCTION, (e3.TELEMETRY_SLOT,), (), codec.encode_structure(data))
+
+
+def _kpm_function(codec: e3.Codec) -> e3.RanFunctionDefinition:
+    data = e3.RanFunctionData(e3.KPM_NAME, 1, b"PRB usage of the uplink by the scheduler's grants, once a second")
+    return e3.RanFunctionDefinition(e3.KPM_FUNCTION, (e3.TELEMETRY_KPM,), (), codec.encode_structure(data))

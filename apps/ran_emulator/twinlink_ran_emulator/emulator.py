@@ -8,15 +8,18 @@ recording --> PrbBlocker --> FFT order, or SlotProcess --> Agent --> Sockets -->
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import twinlink_e3 as e3
+from numpy.typing import NDArray
 from twinlink_e3.indication import MAX_TIMESTAMP
 
 from twinlink.appkit.journal import Journal
 from twinlink.appkit.pulse import Pulse
 from twinlink.errors import ConfigurationError
+from twinlink.kpm import GnbUsage
 from twinlink.prbs import format_prbs
 from twinlink.spectrum import SUBCARRIERS_PER_PRB
 
@@ -37,6 +40,7 @@ BATCH = 20  # PDUs handled before the schedule is checked again, so that a flood
 # A gNB indicates its newest slot: with one that waited for longer, all behind it would come too late, too.
 MAX_INDICATION_AGE_NS = 5_000_000
 REFUSALS_LOGGED = 100  # so that garbage does not fill the disk; all are counted
+Grant = tuple[int, int]  # first PRB, PRBs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Options:
         answers_unreadable: whether the E3 agent answers what it cannot decode (`Agent`).
         free_ids: dApp identifiers that the E3 agent has left (`Agent`).
         aerial: be an `AerialAgent` of this release; needs ``slots``.
+        kpms: whether the E3 agent tells KPMs; an `AerialAgent` tells the grants of UEs.
     """
 
     pace: Pace = RECORDED
@@ -66,19 +71,28 @@ class Options:
     answers_unreadable: bool = True
     free_ids: int | None = None
     aerial: Release | None = None
+    kpms: bool = False
 
 
-def _slot_of(pattern: SlotPattern, notice: Notice, offset_ns: int) -> e3.SlotIndication:
+def _slot_of(pattern: SlotPattern, notice: Notice, offset_ns: int, grants: Sequence[Grant]) -> e3.SlotIndication:
     """The indication of a slot; ``offset_ns`` is from the time of the notice to that of the indication."""
     first = notice.fh_buffer_index * pattern.rows + notice.fh_write_index
     slots = [
         e3.SlotIndication(
             pattern.iq_name, *row_of(pattern, first + cell), notice.timestamp + offset_ns, notice.sfn, notice.slot,
             cell, pattern.antennas, notice.valid_symbol_mask, pattern.cells if pattern.cells > 1 else None,
+            grants=tuple(grants),
         )
         for cell in range(pattern.cells)
     ]  # fmt: skip
     return replace(slots[0], others=tuple(slots[1:]), names_cells=pattern.cells > 1)
+
+
+def _runs(prbs: NDArray[np.bool_]) -> list[Grant]:
+    """The contiguous ranges of these PRBs."""
+    marked = np.concatenate(([False], prbs, [False]))
+    borders = np.flatnonzero(marked[1:] != marked[:-1]).tolist()
+    return [(first, end - first) for first, end in zip(borders[::2], borders[1::2], strict=True)]
 
 
 def choose_fft_size(n_prbs: int, asked: int | None) -> int:
@@ -133,8 +147,10 @@ class Emulator:
             sockets.watch(slots.descriptor)
         self._agent = AerialAgent(recording.grid.n_prbs, options.aerial) if options.aerial else Agent(
             recording.grid.n_prbs, options.codec, options.controls, options.answers_unreadable, slots is not None,
-            options.free_ids,
+            options.free_ids, options.kpms,
         )  # fmt: skip
+        self._granted = np.zeros(recording.grid.n_prbs, np.bool_)  # to UEs, in the present record
+        self._usage = GnbUsage(recording.grid.n_prbs)
         # From the monotonic time to that of indications.
         self._offset_ns = time.time_ns() - time.monotonic_ns() if options.aerial else 0
         self._blocker = PrbBlocker(recording)
@@ -228,8 +244,12 @@ class Emulator:
         samples = self._recording.samples[record]
         if self._agent.block:
             samples = self._blocker.apply(record, self._blocked)
+        self._granted = self._recording.ue[record] & ~self._blocked
+        if kpm := self._usage.add(time.time_ns(), int(self._granted.sum())):
+            data = e3.encode_kpm(kpm.encode())
+            self._outgoing.extend(self._agent.indications(data, time.monotonic_ns(), e3.KPM_FUNCTION))
         if self._slots:
-            self._slots.play(samples, self._free_ranges(record))
+            self._slots.play(samples, self._free_ranges())
             played_ns, now_ns = time.time_ns(), time.monotonic_ns()
         else:
             iq_samples = e3.fft_from_natural(samples, self._fft_size).tobytes()
@@ -274,7 +294,7 @@ class Emulator:
         """Indicate a slot, and its sensing ranges, to the dApps."""
         agent, now_ns = self._agent, time.monotonic_ns()
         if agent.subscribers(now_ns, e3.L1_KPM_FUNCTION):
-            slot = _slot_of(slots.pattern, notice, self._offset_ns)
+            slot = _slot_of(slots.pattern, notice, self._offset_ns, _runs(self._granted))
             data = agent.codec.encode_structure(slot)
             self._outgoing.extend(agent.indications(data, now_ns, e3.L1_KPM_FUNCTION))
         if agent.subscribers(now_ns, e3.RAN_FUNCTION):
@@ -284,12 +304,9 @@ class Emulator:
             )  # fmt: skip
             self._outgoing.extend(agent.indications(agent.codec.encode_structure(ranges), now_ns))
 
-    def _free_ranges(self, record: int) -> list[Range]:
+    def _free_ranges(self) -> list[Range]:
         """The PRBs without a UE, as the MAC leaves them free: in all symbols."""
-        free = np.concatenate(([False], ~self._recording.ue[record] | self._blocked, [False]))
-        borders = np.flatnonzero(free[1:] != free[:-1]).tolist()
-        pairs = zip(borders[::2], borders[1::2], strict=True)
-        return [(0, 14, first, end - first) for first, end in pairs][: e3.sensing_ring.MAX_RANGES]
+        return [(0, 14, *run) for run in _runs(~self._granted)][: e3.sensing_ring.MAX_RANGES]
 
     def _send(self) -> None:
         while self._outgoing and self._sockets.send(self._outgoing[0]):

@@ -1,6 +1,7 @@
 """``twinlink-replay``: the Digital Twin's side without a display."""
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from twinlink.block_state import FLOW as BLOCK_STATE
 from twinlink.cli import all_keys
 from twinlink.digest import FLOW as DIGEST
 from twinlink.digest import REQUEST_FLOW
+from twinlink.kpm import FLOW as KPM
 from twinlink.prbs import format_prbs
 from twinlink.signed_payload import MAX_SIGNED_OCTETS
 from twinlink.sync import State
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "twinlink-replay"
 LOOK_S = 0.05
-SENDS = "control", REQUEST_FLOW, BLOCK_STATE
+SENDS = "control", REQUEST_FLOW, KPM, BLOCK_STATE
 RECEIVES = "spectrum", "control-result", BLOCK_STATE
 SENSING = "sensing"  # comes if the exporter is told to send it
 SPECTRUM_ADVICE = "have their sender send twinlink.spectrum.Spectrum(...).encode()"
@@ -80,7 +82,7 @@ def _plan(given: argparse.Namespace) -> list[str]:
     )
     ends = [f"{name} {value:g}" for name, value in (("count", given.count), ("idle", given.idle)) if value is not None]
     return [
-        *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING, DIGEST), "exporter"),
+        *service.plan_of_link(given, SENDS, (*RECEIVES, SENSING, DIGEST, KPM), "exporter"),
         f"queue to the flowgraph: at most {given.buffer_mb} MiB of records",
         f"control loop: {decides}; protected PRBs: {format_prbs(given.protect_prbs or ()) or 'none'}",
         f"end: {' or '.join([*ends, 'a signal'])}",
@@ -139,6 +141,9 @@ def run(
                 if view is not None:
                     twin.watcher = Showing(view)
                     view.fidelity = twin.fidelity.described
+                # To visit what exists now takes longer than records are apart: later collections leave it out.
+                gc.collect()
+                gc.freeze()
                 why = _wait(given, stop, twin, flowgraph, pulse)
             freshness = sync.stats()
         counted = flowgraph.source.stats()
@@ -167,7 +172,8 @@ def _make_twin(
     identity = signing.signing_identity(given, link)
     path = DecisionPath(link)
     asks = link.sender(REQUEST_FLOW, overflow="latest")
-    fidelity = Fidelity(journal, asks.send, given.fidelity_limit, path.clock_offset)
+    tells = link.sender(KPM, overflow="drop-oldest")
+    fidelity = Fidelity(journal, asks.send, tells.send, given.fidelity_limit, path.clock_offset)
     decisions = Decisions(
         journal,
         path,
@@ -190,6 +196,7 @@ def _connect(link: twinlink.Link, twin: "Twin") -> None:
     link.receiver("control-result", handler=decisions.result, max_payload=MAX_SIGNED_OCTETS)
     link.receiver(SENSING, handler=twin.sensing)
     link.receiver(DIGEST, handler=twin.digest)
+    link.receiver(KPM, handler=twin.fidelity.kpm)
     decisions.path.follow(decisions.reported)
 
 

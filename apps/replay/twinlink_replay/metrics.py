@@ -95,6 +95,13 @@ class ReplayCollector(Collector):
             if part is not None:
                 parts.add_metric([name], part)
         yield parts
+        text = "Usage of the uplink's PRBs in the last window whose KPMs were compared, by the twin and by the gNB."
+        usage = GaugeMetricFamily("twinlink_replay_ul_prb_usage_ratio", text, labels=["by"])
+        if last := fidelity.last:
+            for by, kpm in (("twin", last.kpm), ("gnb", last.kpm_gnb)):
+                if kpm and kpm.usage is not None:
+                    usage.add_metric([by], kpm.usage)
+        yield usage
         text = "Whether no decision leaves, because the fidelity is low."
         yield GaugeMetricFamily("twinlink_replay_fidelity_low", text, fidelity.low)
         for name, text in _FIDELITY.items():

@@ -15,6 +15,7 @@ import numpy as np
 from twinlink.appkit import records
 from twinlink.appkit.records import Table
 from twinlink.block_state import FLOW as BLOCK_STATE
+from twinlink.kpm import FLOW as KPM
 from twinlink.protocol.frames import (
     HEADER,
     HEADER_OCTETS,
@@ -141,6 +142,8 @@ class Recordings:
                 self.decisions.take(bytes(recorded.data[HEADER_OCTETS:]))
             if metadata["direction"] == SENT:
                 stream.sent[sequence] = octets, sent_ns
+                if flow == KPM:
+                    self.fidelity.take_sent(bytes(recorded.data[HEADER_OCTETS:]))
             else:
                 stream.received.append((sequence, octets, sent_ns, recorded.log_ns))
                 if flow in FLOWS:

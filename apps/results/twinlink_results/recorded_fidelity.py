@@ -1,9 +1,12 @@
-"""The fidelity of a twin's picture, from what its recording shows of flows ``spectrum`` and ``digest``.
+"""The fidelity of a twin's picture, from what its recording shows of flows ``spectrum``, ``digest`` and ``kpm``.
 
-As the twin computed it (`twinlink.fidelity`), but for records that it dropped after they had arrived.
+As the twin computed it (`twinlink.fidelity`), but for records that it dropped after they had arrived.  What it made of
+the spectrum is not computed again: its KPMs are those that it sent.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from struct import Struct
 from typing import Any
 
@@ -11,10 +14,12 @@ from twinlink.digest import FLOW as DIGEST
 from twinlink.digest import Digest, observed
 from twinlink.errors import MalformedPayload, TwinlinkError
 from twinlink.fidelity import REPLAYED_NS, Matching, WindowScore
+from twinlink.kpm import FLOW as KPM
+from twinlink.kpm import Kpm, Source
 from twinlink.recording.message_order import MessageOrder, Played
 
 SPECTRUM = "spectrum"
-FLOWS = SPECTRUM, DIGEST
+FLOWS = SPECTRUM, DIGEST, KPM
 _TIMES = Struct("<qq")  # before a payload that is held until those before it are there: sent, received
 
 
@@ -31,6 +36,13 @@ class RecordedFidelity:
         self._matching: dict[int, Matching] = {}
         self._replayed: dict[int, bool] = {}
         self._newest_ns = 0
+        self._analysed: dict[tuple[int, int], Kpm] = {}  # the twin's, by session and window
+
+    def take_sent(self, payload: bytes) -> None:
+        """Take in a message of flow ``kpm`` that the recording side sent: a twin's, or an exporter's."""
+        with suppress(MalformedPayload):
+            kpm = Kpm.decode(payload)
+            self._analysed[kpm.session, kpm.begin_ns] = kpm
 
     def take(self, flow: str, epoch: int, sequence: int, sent_ns: int, received_ns: int, payload: bytes) -> None:
         """Take in a message of one of `FLOWS`."""
@@ -42,6 +54,11 @@ class RecordedFidelity:
     def end(self) -> None:
         for epoch, order in self._order.items():
             self._score(epoch, order.rest(self._newest_ns))
+        for epoch, scores in self.scores.items():
+            self.scores[epoch] = [
+                replace(one, kpm=self._analysed.get((epoch, one.kpm_gnb.begin_ns)) if one.kpm_gnb else None)
+                for one in scores
+            ]
 
     def _score(self, epoch: int, messages: Iterator[Played]) -> None:
         for _, flow, octets, _ in messages:
@@ -56,11 +73,14 @@ class RecordedFidelity:
 
     def _scores(self, flow: str, epoch: int, sent_ns: int, received_ns: int, payload: bytes) -> Iterator[WindowScore]:
         matching = self._matching.get(epoch)
-        if flow == DIGEST:
-            digest = Digest.decode(payload)
+        if flow in (DIGEST, KPM):
+            digest = Digest.decode(payload) if flow == DIGEST else Kpm.decode(payload)
             if matching is None:  # no record has come: the twin follows this session from its first one on
                 return
-            yield from matching.digest(digest, received_ns)
+            if isinstance(digest, Digest):
+                yield from matching.digest(digest, received_ns)
+            elif digest.source is Source.GNB:
+                matching.kpm(digest)
             return
         for one in observed(payload):
             if matching is None:

@@ -102,6 +102,7 @@ class Detector:
         self._carried = np.zeros(n_prbs, bool)  # see `edge_alignment`
         self._smoothed: deque[Smoothed] = deque()
         self._smoothing: Iterator[None] = iter(())  # remaining steps of the current block
+        self._steps_due = 0
 
     @property
     def floor(self) -> float | None:
@@ -109,12 +110,16 @@ class Detector:
         return self._floor.level
 
     def add(self, features: PrbFeatures) -> Filtered:
-        """Take in records, arrays of shape ``(records, n_prbs)``; returns their filtered answers."""
+        """Take in records, arrays of shape ``(records, n_prbs)``; returns their filtered answers.
+
+        The smoothing that they make due is left to `smoothed`, or else to the next call: no answer waits for it.
+        """
         count = len(features.power)
         interfered = np.zeros((count, self.n_prbs), bool)
         occupied = np.zeros((count, self.n_prbs), bool)
         alone, both = np.zeros_like(occupied), np.zeros_like(occupied)  # a UE is
         for start in range(0, count, STEP):
+            self._continue_smoothing()
             where = slice(start, start + STEP)
             part = features.part(where)
             precoded = self._dft_s_ofdm.detected
@@ -137,17 +142,19 @@ class Detector:
                 self._restart_hmm()
             self.records += len(part.power)
             self._buffered += len(part.power)
-            self._continue_smoothing(1 if len(part.power) < STEP else STEP)
+            self._steps_due = 1 if len(part.power) < STEP else STEP
         return Filtered(interfered, occupied, both | (alone & ~interfered))
 
     def smoothed(self) -> list[Smoothed]:
-        """The smoothed answers that have become final since the last call, in order."""
+        """Smooth as much as is due; returns the answers that have become final since the last call, in order."""
+        self._continue_smoothing()
         done = list(self._smoothed)
         self._smoothed.clear()
         return done
 
     def finish(self) -> list[Smoothed]:
         """Smooth the buffered records; no record follows."""
+        self._continue_smoothing()
         for _ in self._smoothing:
             pass
         if self._buffered and self._settle:
@@ -188,8 +195,9 @@ class Detector:
             self._occupancy_hmm.add(likelihoods, k, self._ue_statistics.rough)
             self._ue_statistics.add(likelihoods, k, self._occupancy_hmm.posterior[FREE] > 0.5)
 
-    def _continue_smoothing(self, steps: int) -> None:
+    def _continue_smoothing(self) -> None:
         """One step with a record that comes alone, so that no record waits for a whole block; a block with a batch."""
+        steps, self._steps_due = self._steps_due, 0
         full = self.settle_records + BLOCK
         if not self._settle:
             if self._buffered >= full:

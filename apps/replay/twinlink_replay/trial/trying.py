@@ -33,13 +33,12 @@ from numpy.typing import NDArray
 
 from twinlink.prbs import format_prbs
 
-from ..twin.controller import MS, SPACING_NS
 from .cell import MIN_STEPS, Cell
 from .futures import MAX_STEPS, Futures, draw
 from .heard import STEP_MS
 from .policy import NOTHING, Policy, blocked
 
-SPACING_MS = SPACING_NS // MS  # the twin's own lists keep it
+SPACING_MS = 30  # of a plan; the twin's own lists follow what is found, and grow faster (`controller.SPACING_NS`)
 MIN_KEPT = 0.5
 SEEDS = 32
 LEVEL = 0.95

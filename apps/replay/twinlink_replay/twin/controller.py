@@ -3,7 +3,8 @@
 Rules:
 
 1. A PRB is requested as soon as interference is detected there, and released `HOLD_NS` after the last detection.  The
-   list changes at most every `SPACING_NS`: an interferer's PRBs are detected within a few records of each other.
+   list changes at most every `SPACING_NS` by the records' times: an interferer's PRBs are detected within a few records
+   of each other.
 2. A list replaces the last one.  While it is needed, it is sent again with the same id after half its validity.
 3. When no PRB is needed any more, an empty list is sent.
 4. A rejected list is not repeated before `RETRY_NS`, unless it changes; before `SYNC_RETRY_NS`, if it was rejected
@@ -30,7 +31,7 @@ from twinlink.control import UNREAD, PrbBlock, PrbBlockResult
 from twinlink.signed_payload import Rule as SignatureRule
 
 MS = 1_000_000
-SPACING_NS = 30 * MS
+SPACING_NS = 15 * MS  # of a record each 10 ms every other one may change the list, whatever its jitter
 HOLD_NS = 400 * MS
 RETRY_NS = 5_000 * MS
 BAR_NS = 5_000 * MS
@@ -94,7 +95,7 @@ class Controller:
         self._present: tuple[int, ...] = ()
         self._requested: PrbBlock | None = None
         self._requested_ns = NEVER
-        self._changed_ns = NEVER
+        self._changed_ns = NEVER  # the observation of the record with which the list changed last
         self._held: tuple[int, ...] | None = None  # the last list that was held back
         self._retry_ns: int | None = None  # time between rejection and repetition; None: not rejected
         self._count = 0
@@ -106,22 +107,22 @@ class Controller:
     def observe(
         self,
         interfered: NDArray[np.bool_],
+        observed_ns: int,
         wall_ns: int,
         monotonic_ns: int,
         in_sync: bool = True,
         holds: bool = False,
-        observed_ns: int = 0,
         waits: bool = False,
     ) -> list[Change | PrbBlock | Held]:
         """Take in a record's filtered answer; returns the changes to report and the blocks to send.
 
         Args:
             interfered: bool, shape ``(n_prbs,)``.
+            observed_ns: when the record was observed.
             wall_ns: Unix time, for the gNB's side.
             monotonic_ns: monotonic time, for intervals.
             in_sync: whether the record is recent enough for a decision; otherwise changes are only reported.
             holds: whether decisions are held back.
-            observed_ns: when the record was observed.
             waits: whether a newer record is at hand, with which it is decided instead.
         """
         self._first_ns[interfered & (self._detected_ns <= monotonic_ns - HOLD_NS)] = observed_ns
@@ -133,11 +134,11 @@ class Controller:
             return []
         todo: list[Change | PrbBlock | Held] = []
         wanted = self._detected_ns > monotonic_ns - HOLD_NS
-        due = monotonic_ns - self._changed_ns >= SPACING_NS
+        due = abs(observed_ns - self._changed_ns) >= SPACING_NS  # also if time was set back
         present = tuple(int(prb) + self._first_prb for prb in np.flatnonzero(wanted))
         if present != self._present and due:
             self._present = present
-            self._changed_ns = monotonic_ns
+            self._changed_ns = observed_ns
             todo.append(Change(present))
         if self._enabled and in_sync:
             prbs = tuple(prb for prb in self._present if self._may_request(prb, monotonic_ns))

@@ -128,7 +128,7 @@ class Decisions:
                 in_sync = self._sync.state is State.IN_SYNC and not old
             self._supervise(holds, now_ns, monotonic_ns, ue, record.observed_ns)
             for item in self._controller.observe(
-                interfered, now_ns, monotonic_ns, in_sync, holds, record.observed_ns, waits
+                interfered, record.observed_ns, now_ns, monotonic_ns, in_sync, holds, waits
             ):
                 if isinstance(item, Change):
                     changed(item)

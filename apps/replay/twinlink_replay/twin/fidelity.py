@@ -11,6 +11,8 @@ The score is that of the last window (`twinlink.fidelity`) or the part of the pr
 digest came for `SILENT_NS`.  While it is low the exporter is asked for a digest, which says what it sends, and whether
 its clock was set back.  If level or occupancy were wrong, the detector begins anew when the score is good again.  Of a
 replay the scores are computed, and nothing is held back.
+
+The twin's KPM of each window that was compared with one of the gNB leaves on flow ``kpm``: a recording has both.
 """
 
 import threading
@@ -19,10 +21,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import twinlink
 from twinlink.appkit.journal import Journal
 from twinlink.digest import Digest, DigestRequest, Observed, Rows, Settings, is_sampled
 from twinlink.fidelity import Matching, WindowScore, age_part
+from twinlink.kpm import Kpm, Source
 from twinlink.stats import ClockOffset
 
 from ..blocks.observer import Record
@@ -36,6 +42,7 @@ _REASONS = {
     "occupancy": "the occupied shares of the PRBs differ by {one.occupancy_error:.3f} in the mean",
     "spectrum": "the spectrum is {one.spectral_distance_db:.1f} dB from the exporter's",
     "age": "records came {age_s:.2f} s after they were observed",
+    "kpm": "UEs use {one.kpm.usage:.3f} of the uplink's PRBs by the spectrum, and {one.kpm_gnb.usage:.3f} by the gNB",
 }
 
 
@@ -76,6 +83,7 @@ class Fidelity:
     Args:
         journal: receives the events.
         ask: sends a message of flow ``digest-request``; raises TwinlinkError.
+        tell: sends a message of flow ``kpm``; raises TwinlinkError.
         limit: score below which no decision leaves; 0: none is held back.
         clock: what is known of the offset of a session's clock, or None.
 
@@ -92,6 +100,7 @@ class Fidelity:
         self,
         journal: Journal,
         ask: Callable[[bytes], object],
+        tell: Callable[[bytes], object],
         limit: float = LIMIT,
         clock: Callable[[int], ClockOffset | None] = lambda epoch: None,
     ) -> None:
@@ -100,7 +109,8 @@ class Fidelity:
         self.total = 0.0
         self.last: WindowScore | None = None
         self.anew = False
-        self._journal, self._ask, self._limit, self._clock = journal, ask, limit, clock
+        self._journal, self._ask, self._tell, self._limit, self._clock = journal, ask, tell, limit, clock
+        self._compared: list[Kpm] = []  # by the twin, to be told
         self._good = limit + (1 - limit) / 2
         self._lock = threading.RLock()
         self._session = _Session()
@@ -108,7 +118,7 @@ class Fidelity:
     def follow(self, epoch: int, node: str, replayed: bool) -> None:
         """The twin follows this session from now on, that of a replay or not; nothing is known of it yet."""
         with self._lock:
-            self._session = _Session(epoch, node, replayed)
+            self._session = _Session(epoch, node, replayed, Matching(epoch))
 
     def add(self, records: list[Record], power: Rows) -> None:
         """Take in records of the session, in order, and the power of their PRBs in LSB^2, ``(records, n_prbs)``."""
@@ -120,6 +130,24 @@ class Fidelity:
                 one = Observed(record.observed_ns, 1, power[k : k + 1] if sampled else None, record.first_prb)
                 received_ns = None if self._session.replayed else record.received_ns
                 self._take(self._session.matching.records(one, received_ns), mono_ns)
+        self._tell_compared()
+
+    def analysed(self, records: list[Record], ue: NDArray[np.bool_]) -> None:
+        """Take in which PRBs of records that were added carry traffic of UEs, ``(records, n_prbs)``."""
+        with self._lock:
+            for record, used in zip(records, ue.sum(axis=1).tolist(), strict=True):
+                self._session.matching.used(record.observed_ns, used, ue.shape[1])
+
+    def kpm(self, message: twinlink.Message) -> None:
+        """Take in a message of flow ``kpm``: of the exporter, or of another twin."""
+        try:
+            kpm = Kpm.decode(message.payload)
+        except twinlink.MalformedPayload as error:
+            self._journal.complaint("malformed-kpm", f"a message on flow {message.flow} cannot be decoded: {error}")
+            return
+        with self._lock:
+            if message.epoch == self._session.epoch and kpm.source is Source.GNB:
+                self._session.matching.kpm(kpm)
 
     def digest(self, message: twinlink.Message) -> None:
         """Take in a message of flow ``digest``."""
@@ -136,6 +164,7 @@ class Fidelity:
             if digest.answer:
                 self._answered(digest.settings)
             self._take(self._session.matching.digest(digest, message.received_ns), mono_ns)
+        self._tell_compared()
 
     def score(self, mono_ns: int | None = None) -> float | None:
         """The score now; None is not known."""
@@ -197,6 +226,16 @@ class Fidelity:
             return "fidelity not known"
         return f"fidelity {self.total / self.windows:.3f} in the mean of {self.windows} s, {self.least:.3f} at least"
 
+    def _tell_compared(self) -> None:
+        """Send the twin's KPMs with which the gNB's were compared; without the lock, which the link's thread takes."""
+        with self._lock:
+            kpms, self._compared = self._compared, []
+        try:
+            for kpm in kpms:
+                self._tell(kpm.encode())
+        except twinlink.TwinlinkError as error:
+            self._journal.complaint("kpm-not-sent", f"the twin's KPM was not sent: {error}")
+
     # The caller holds the lock
 
     def _answered(self, settings: Settings) -> None:
@@ -210,6 +249,8 @@ class Fidelity:
             self.windows += 1
             self.last, self._session.compared_mono_ns = one, mono_ns
             self.total += score
+            if one.kpm and not self._session.replayed:
+                self._compared.append(one.kpm)
             self.least = score if self.least is None else min(self.least, score)
             if any((part := parts[name]) is not None and part < self._limit for name in _OF_LEVEL):
                 self._session.level_wrong = True

@@ -14,7 +14,7 @@ from twinlink.prbs import format_prbs
 from twinlink.story import Tried
 
 from ..blocks.observer import Record
-from ..trial.cell import Cell, fit, usual
+from ..trial.cell import Cell, Emitter, fit, usual
 from ..trial.futures import prepare
 from ..trial.heard import STEP_MS, Heard
 from ..trial.policy import Policy, Span
@@ -25,11 +25,14 @@ HORIZON_MS = 2000  # beyond it the cell has forgotten how it was, and a block is
 ON_AIR_MS = STEP_MS  # from a decision to the gNB
 OTHER_SEED = 1  # for what was chosen by the first futures, which would flatter it
 RECENT = 300  # steps that show the state of the cell now; its laws are those that the runs ahead were made by
-FIT_CALLS = 50  # calls of `add` after which the runs ahead are made to suit what was heard since
+FIT_CALLS = 50  # calls of `run_ahead` after which the runs ahead are made to suit what was heard since
+# The call of `run_ahead` with a trial whose answer does not count: it makes what the first one that counts would make.
+# By then what came while `follow` made its runs is analysed, and there is no model yet.
+REHEARSAL = 5
 
 
 class Trials:
-    """`add`, `follow` and `leaving` are called by one thread.
+    """`add`, `run_ahead`, `follow` and `leaving` are called by one thread.
 
     Args:
         journal: receives the events.
@@ -75,7 +78,15 @@ class Trials:
             return
         for k, record in enumerate(records):
             self._heard.add(record.observed_ns, occupied[k], interfered[k], self._blocked)
+
+    def run_ahead(self) -> None:
+        """Make one of the runs that later trials need; call it after the decision on each record or batch."""
+        if self._heard is None:
+            return
         self._calls += 1
+        if self._calls == REHEARSAL:
+            cell = replace(self._ready, emitters=(Emitter(0, 1, 0),), silence=0)
+            self._outcome(cell, Policy("block", (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)))
         if self._ahead is None and self._calls % FIT_CALLS == 0:
             self._ahead, self._calls_left = fit(self._heard), SEEDS
         if self._ahead:

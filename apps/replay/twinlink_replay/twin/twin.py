@@ -130,17 +130,20 @@ class Twin:
         self._begin_detector_anew()
         features = prb_features(subcarrier_power(samples), samples)
         answer = self._detector.add(features)
-        smoothed = self._detector.smoothed()
         interfered = answer.interfered
         free, ue = self._free(ours), answer.ue
         if free is not None and self._detector.floor:
             interfered = interfered | (is_loud(features.power, self._detector.floor) & free)
             ue = ue & ~free
+        self.fidelity.analysed(ours, ue)
         analysed_ns = time.time_ns()
         if self.watcher:
             self.watcher.on_analysed(ours, answer.occupied, interfered)
         self.decisions.trials.add(ours, answer.occupied | interfered, interfered)
         self._decide(ours, interfered, ue)
+        # What no decision waits for.
+        self.decisions.trials.run_ahead()
+        smoothed = self._detector.smoothed()
         if self._recording:
             self._recording.add(ours, features.power, interfered, analysed_ns, free)
             self._recording.add_smoothed(smoothed)
@@ -168,6 +171,7 @@ class Twin:
             self.watcher.on_analysed(records, loud, interfered)
         self.decisions.trials.add(records, loud, interfered)
         self._decide(records, interfered, ue)
+        self.decisions.trials.run_ahead()
         if self._recording:
             self._recording.add(records, power, interfered, analysed_ns, free)
             self._recording.add_smoothed([Smoothed(self.records, interfered, loud)])

@@ -166,7 +166,7 @@ export class ReceivingNode {
       if (!this.flows.has(flow) && this.flows.size >= MAX_FLOWS) return void this.count("limited");
       const start = session.since?.get(flow) ?? session.flows.get(flow) ?? 0;
       const repairs = session.repairs && !session.detect.has(flow);
-      stream = new Stream(this, this.#flow(flow), session.epoch, repairs, BigInt(start));
+      stream = new Stream(this, this.#flow(flow), session.epoch, repairs, BigInt(start), session.kept);
       session.streams.set(flow, stream);
     }
     return stream;

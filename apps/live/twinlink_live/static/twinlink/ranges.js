@@ -1,7 +1,11 @@
 // Disjoint, ascending, non-adjacent half-open ranges of sequence numbers (BigInt).
 
 export class Ranges {
-  constructor() { this.all = []; }       // [first, end]
+  // `kept.count`: how many ranges this and other sets have together.
+  constructor(kept = { count: 0 }) {
+    this.all = [];                       // [first, end]
+    this.kept = kept;
+  }
 
   // The index of the first range whose end is above a number.
   #at(number) {
@@ -23,6 +27,12 @@ export class Ranges {
     return range && range[0] <= number ? range[1] : null;
   }
 
+  // Whether a range goes on before and behind these numbers, so that it would be two without them.
+  isCutBy(first, end) {
+    const range = this.all[this.#at(first)];
+    return range !== undefined && range[0] < first && end < range[1];
+  }
+
   add(first, end) {
     if (first >= end) return;
     const from = first > 0n ? this.#at(first - 1n) : 0;    // one that ends at `first` is adjacent
@@ -31,7 +41,13 @@ export class Ranges {
       if (this.all[to][0] < first) first = this.all[to][0];
       if (this.all[to][1] > end) end = this.all[to][1];
     }
-    this.all.splice(from, to - from, [first, end]);
+    this.#replace(from, to - from, [[first, end]]);
+  }
+
+  dropFirst() { this.#replace(0, 1, []); }
+
+  #replace(from, count, ranges) {
+    this.kept.count += ranges.length - this.all.splice(from, count, ...ranges).length;
   }
 
   // Takes out what of these numbers is in it, and returns that as a list of ranges.
@@ -44,7 +60,7 @@ export class Ranges {
       if (high > end) left.push([end, high]);
       taken.push([low < first ? first : low, high > end ? end : high]);
     }
-    this.all.splice(from, to - from, ...left);
+    this.#replace(from, to - from, left);
     return taken;
   }
 }

@@ -6,22 +6,23 @@ import { Ranges } from "./ranges.js";
 
 const CREDIT_OCTETS = 131_072, CREDIT_PER_MESSAGE = 512;   // consumed since it was last said: then it is said
 const MAX_BATCH = 64;                                      // acks that wait for others
-const MAX_RANGES_KEPT = 4096;
+const MAX_RANGES_KEPT = 16_384;          // of a session, on all of its flows: a peer could leave out every other number
 const MAX_JUMP = 2n ** 26n;              // more numbers than a peer could send while it is suspended
 const REQUEST_OCTETS = 262_144;          // of refused messages that are requested together
 
 const max = (a, b) => (a > b ? a : b), min = (a, b) => (a < b ? a : b);
 
 export class Stream {
-  // `start`: the number that is expected first. `node` sends, reports and limits (node.js).
-  constructor(node, flow, epoch, repairs, start) {
-    Object.assign(this, { node, flow, epoch, repairs });
+  // `start`: the number that is expected first. `node` sends, reports and limits (node.js). `kept`: of the session's
+  // ranges, as in ranges.js.
+  constructor(node, flow, epoch, repairs, start, kept) {
+    Object.assign(this, { node, flow, epoch, repairs, kept });
     this.next = start;                   // every number below it was sent, as far as is known
     this.due = start;                    // the next that is delivered; of a sender that does not repair, `next`
     this.consumed = start;
-    this.missing = new Ranges();
-    this.passed = new Ranges();          // numbers that are not delivered: given up, or rejected
-    this.rejected = new Ranges();        // of them, those that no abandoned frame has named yet
+    this.missing = new Ranges(kept);
+    this.passed = new Ranges(kept);      // numbers that are not delivered: given up, or rejected
+    this.rejected = new Ranges(kept);    // of them, those that no abandoned frame has named yet
     this.isNew = true;                   // nothing has come yet
     this.held = new Map();               // behind something that is missing
     this.acks = [];                      // {sequence, sentNs, receivedNs}: not sent yet
@@ -35,13 +36,13 @@ export class Stream {
   // Takes a message in: {sequence, sentNs, receivedNs, payload}.
   take(message, isRetransmission) {
     const { sequence, payload } = message;
-    if (this.#jumps(sequence)) return;
+    if (this.#jumps(sequence) || this.#crowds(sequence)) return;
     if (isRetransmission && this.isNew) return this.node.count("stray");
     if (this.isNew && sequence < this.next) this.next = this.due = this.consumed = sequence;
     this.isNew = false;
     if (this.rejected.has(sequence)) return this.#reject(message);
-    if (!this.#isNews(sequence)) return this.#repeat(message);
     if (!this.flow.isSubscribed) return this.#reject(message);
+    if (!this.#isNews(sequence)) return this.#repeat(message);
     if (!this.#fits(sequence, payload.length)) return this.#refuse(sequence, payload.length);
     this.node.count("received");
     message.payload = owned(payload);
@@ -63,10 +64,14 @@ export class Stream {
     const first = this.next, found = sequence > first;
     this.next = sequence + 1n;
     if (!found) return;
-    this.missing.add(first, sequence);
+    this.#miss(first, sequence);
     if (this.repairs) return this.#nak([[first, sequence]], this.missing.all[0][0]);
     this.#gap(first, sequence);
-    if (this.missing.count > MAX_RANGES_KEPT) this.missing.all.shift();   // what comes late of it counts as repeated
+  }
+
+  #miss(first, end) {
+    this.missing.add(first, end);
+    if (!this.repairs && this.#isCrowded) this.missing.dropFirst();   // what comes late of it counts as repeated
   }
 
   #gap(first, end) { this.node.gap(this, first, end); }
@@ -90,8 +95,9 @@ export class Stream {
 
   #pass(first, end) {
     this.passed.add(first, end);
-    while (this.passed.count > MAX_RANGES_KEPT && this.passed.all[0][1] <= this.due) this.passed.all.shift();
-    while (this.rejected.count > MAX_RANGES_KEPT) this.rejected.all.shift();
+    for (const old of [this.passed, this.rejected]) {
+      while (this.#isCrowded && old.count && old.all[0][1] <= this.due) old.dropFirst();
+    }
   }
 
   #release() {
@@ -189,10 +195,12 @@ export class Stream {
   // Abandonment and probes
 
   abandon(reason, ranges, nextToSend) {
-    const end = ranges.reduce((most, range) => max(most, range[1]), nextToSend);
-    if (this.#jumps(end) || (ranges.length && this.missing.count + ranges.length > MAX_RANGES_KEPT)) {
-      this.node.count("limited");
-      return;
+    let end = ranges.reduce((most, range) => max(most, range[1]), nextToSend);
+    if (this.#jumps(end)) return;
+    if (this.repairs && this.#isCrowded) {             // it can still say what will not come
+      const whole = ranges.filter(([low, high]) => !this.missing.isCutBy(low, high));
+      if (end > this.next || whole.length < ranges.length) this.node.count("limited");
+      [ranges, end] = [whole, min(end, this.next)];
     }
     this.isNew = false;
     const first = this.next, isClosed = this.windowEnd !== null;
@@ -218,7 +226,7 @@ export class Stream {
 
   #expect(end) {
     if (end <= this.next) return;
-    this.missing.add(this.next, end);
+    this.#miss(this.next, end);
     this.next = end;
   }
 
@@ -232,7 +240,7 @@ export class Stream {
 
   // A message that is longer than this node takes.
   skip(sequence) {
-    if (!this.repairs || !this.#isNews(sequence) || this.#jumps(sequence)) return;
+    if (!this.repairs || !this.#isNews(sequence) || this.#jumps(sequence) || this.#crowds(sequence)) return;
     this.isNew = false;
     this.#see(sequence);
     this.#pass(sequence, sequence + 1n);
@@ -256,13 +264,25 @@ export class Stream {
     this.isEnded = true;
   }
 
-  // The window
+  // Limits: what is beyond them is dropped and counted. It is not acknowledged, so it comes again
+
+  get #isCrowded() { return this.kept.count >= MAX_RANGES_KEPT; }
+
+  // Whether this message would leave more that is missing than is kept.
+  #crowds(sequence) {
+    if (!this.repairs || !this.#isCrowded) return false;
+    if (sequence <= this.next && !this.missing.isCutBy(sequence, sequence + 1n)) return false;
+    this.node.count("limited");
+    return true;
+  }
 
   #jumps(sequence) {
     if (sequence <= this.next + MAX_JUMP) return false;
     this.node.count("limited");
     return true;
   }
+
+  // The window
 
   #fits(sequence, octets) {
     const isDue = sequence === (this.missing.all[0]?.[0] ?? this.next);
