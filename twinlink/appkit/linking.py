@@ -53,6 +53,11 @@ def add_options(parser: Parser, *, listens: bool | None, flow: str, host: str | 
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
 
 
+def add_timeout_option(parser: Parser, waits: str) -> None:
+    """Declare ``--timeout``; ``waits`` is its help."""
+    parser.add_argument("--timeout", type=convert.seconds, default=5.0, metavar="S", help=waits)
+
+
 def add_link_options(
     parser: Parser | Group,
     *,

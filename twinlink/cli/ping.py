@@ -49,9 +49,7 @@ def add_options(parser: Parser) -> None:
         help="octets of payload, such as 64, 64KB or 1MB",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
-    )
+    linking.add_timeout_option(parser, "wait for the peer, and for the last answers")
 
 
 def run(given: argparse.Namespace) -> int:
