@@ -28,17 +28,7 @@ MESSAGE_OCTETS = 1024  # that Zenoh takes for each message that waits to be read
 
 
 class ZenohConnections:
-    """Those of one listener.
-
-    Args:
-        endpoint: where it listens.
-        options: its limits.
-        ended: counts connections that were ended, by option.
-        over_tls: whether it has an identity.
-
-    Attributes:
-        backlog: those in the handshake of TLS.
-    """
+    """Those of one listener; ``ended`` counts those that were ended, by option; ``backlog``: those in TLS's handshake."""
 
     def __init__(self, endpoint: Endpoint, options: ZenohOptions, ended: Counter[str], over_tls: bool) -> None:
         self._port = endpoint.port

@@ -92,11 +92,7 @@ class Twins:
     def accept(self, twin: Twin, sequence: int, clears: bool, now_ns: int) -> str | None:
         """Accept a decision that passed the guard; returns None, or why it is rejected: a `Rule`, a colon and a text.
 
-        Args:
-            twin: the sender.
-            sequence: of the message.
-            clears: whether its list is empty.
-            now_ns: the current time.
+        ``clears``: the list of the decision is empty.
         """
         if sequence <= twin.newest_decision:
             return f"order: decision {sequence} of {twin.node} is not newer than its decision {twin.newest_decision}"

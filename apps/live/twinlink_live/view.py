@@ -45,12 +45,7 @@ Key = tuple[str, str, str]  # direction, flow, node
 
 
 class Source(Protocol):
-    """A link that is looked at.
-
-    Attributes:
-        newest: what passes it.
-        node: whose link it is.
-    """
+    """A link of ``node`` that is looked at."""
 
     newest: Newest
     node: str

@@ -19,12 +19,7 @@ PART_OCTETS = 2 * 1024 * 1024  # of rows per line to the sweep, which fits into 
 
 
 class SentRows:
-    """Rows of ``count`` messages from number ``first`` on; other messages are ignored.
-
-    Attributes:
-        used: messages sent.
-        answers: answers received.
-    """
+    """Rows of ``count`` messages from number ``first`` on, of which ``used`` were sent; others are ignored."""
 
     def __init__(self, first: int, count: int) -> None:
         self.first, self.count = first, count

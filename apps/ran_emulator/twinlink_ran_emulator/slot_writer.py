@@ -109,12 +109,7 @@ class Region:
 
 
 class Writer:
-    """Writes slots; used by one thread.
-
-    Args:
-        pattern: what to write.
-        scs_hz: subcarrier spacing.
-    """
+    """Writes slots; used by one thread."""
 
     def __init__(self, pattern: SlotPattern, scs_hz: int) -> None:
         self._pattern = pattern
