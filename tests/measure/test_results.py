@@ -17,6 +17,7 @@ from tests.cli.running import PATIENCE_S, Run
 from tests.measure import synthetic_run
 from twinlink.appkit import records
 from twinlink.errors import ConfigurationError
+from twinlink.story import Name, Stage, Story
 
 SMALL: dict[str, Any] = {"subjects": ("zeromq", "raw-zeromq", "raw-tcp"), "payloads": (100, 10240), "rounds": 3}
 
@@ -397,3 +398,14 @@ def test_what_a_run_left_that_was_killed_is_not_taken_for_the_next_ones(left: st
     (tmp_path / left).touch()
     with pytest.raises(ConfigurationError, match="of a run that did not end"):
         folders.Run(tmp_path, {})
+
+
+def test_a_recording_says_which_decisions_are_open_and_what_the_kpms_scored() -> None:
+    stages: dict[Name, Stage] = {"seen": Stage(1, "exporter"), "sent": Stage(2, "twin"), "effect": Stage(3, "exporter")}
+    ended: dict[Name, Stage] = stages | {"cleared": Stage(4, "exporter")}
+    stories = [Story("block-1", (7,), stages=ended).as_dict(), Story("block-2", (8,), stages=stages).as_dict()]
+    assert summary._decisions(stories).startswith("2 PRB blocks: 1 cleared, 1 open")
+    parts = {"completeness": 1.0, "age": 0.9, "kpm": 0.5}  # the score is without the last
+    windows = [{"score": 0.9, "parts": parts}, {"score": 1.0, "parts": parts | {"age": 1.0, "kpm": None}}]
+    told = summary._fidelity([{"node": "gnb-1", "epoch": "0", "windows": windows}])
+    assert "0.900 at least (by age); KPMs scored 0.500 in the mean" in told

@@ -6,7 +6,7 @@ from typing import Any
 
 from twinlink.appkit import formatting
 from twinlink.protocol.rtt import percentiles
-from twinlink.story import NAMES, Story
+from twinlink.story import ENDS, Story
 
 from . import labels, load, reference_results
 from .metrics import ONE_CLOCK
@@ -50,10 +50,12 @@ def _fidelity(sessions: Iterable[dict[str, Any]]) -> str:
         windows = one["windows"]
         least = min(windows, key=lambda window: window["score"])
         mean = sum(window["score"] for window in windows) / len(windows)
-        parts = {name: part for name, part in least["parts"].items() if part is not None}
+        parts = {name: part for name, part in least["parts"].items() if part is not None and name != "kpm"}
+        kpms = [part for window in windows if (part := window["parts"].get("kpm")) is not None]
+        by_kpm = f"KPMs scored {sum(kpms) / len(kpms):.3f} in the mean, beside it" if kpms else "KPMs are not known"
         told.append(
             f"the twin's picture scored {mean:.3f} in the mean of {len(windows)} s of {one['node'] or one['epoch']}, "
-            f"{least['score']:.3f} at least (by {min(parts, key=lambda name: parts[name])}); KPMs are not known"
+            f"{least['score']:.3f} at least (by {min(parts, key=lambda name: parts[name])}); {by_kpm}"
         )
     return "; ".join(told)
 
@@ -63,7 +65,7 @@ def _decisions(told: Iterable[dict[str, Any]]) -> str:
     stories = [Story.of(one) for one in told]
     if not stories:
         return ""
-    ends = Counter(next((end for end in reversed(NAMES) if end in story.stages), "seen") for story in stories)
+    ends = Counter(next((end for end in reversed(ENDS) if end in story.stages), "open") for story in stories)
     back = sum("taken back" in story.stages for story in stories)
     said = f"{len(stories)} PRB blocks: " + ", ".join(f"{count} {end}" for end, count in ends.most_common())
     took = [since[0] for story in stories if (since := story.since("on air"))]
