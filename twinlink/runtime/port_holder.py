@@ -26,13 +26,15 @@ def in_use_here(error: TransportError, transport: Transport) -> TransportError:
     and how to close it."""
     if not transport.listening or "in use" not in str(error):
         return error
+    port = transport.endpoint.port
     for number, link in enumerate(open_links()):
-        if _conflict(cast(Holder, link)._transport, transport):
+        if _conflict(held := cast(Holder, link)._transport, transport):
             variables = [name for name, value in vars(sys.modules["__main__"]).items() if value is link]
             named = [name for name in variables if not name.startswith("_")] or [f"twinlink.open_links()[{number}]"]
             what = str(error).removesuffix(advice("in use"))
+            if abs(held.endpoint.port - port) == 1:  # nothing is open twice: the ports are too close
+                return TransportError(f"{what}.  This process holds it: {link!r}; leave two ports for each link")
             return TransportError(f"{what}.  This process holds it: {link!r}; to close that, call {named[0]}.close()")
-    port = transport.endpoint.port
     if is_second_port(_ANY_HERE.get(transport.endpoint.host, transport.endpoint.host), port, PROBE_S):
         return TransportError(
             f"{error}.  Port {port} is the second port of a link that listens at {port - 1}: leave two ports for each"
