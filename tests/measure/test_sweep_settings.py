@@ -20,6 +20,7 @@ from twinlink_measure.setting import HostLost, SettingError
 from twinlink_measure.worker_handle import WorkerLost
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Run
 from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
@@ -62,7 +63,7 @@ def test_two_namespaces_with_a_limited_cable_count_its_octets(tmp_path: Path) ->
 def test_a_delay_of_the_path_shows_as_the_stated_round_trips(tmp_path: Path) -> None:
     before, delay_ms = interfaces(), 40
     subjects = ("raw-tcp", "raw-modbus", "raw-mqtt-qos2", "raw-uadp")  # 1, 2, 3 and 1 round trips
-    plan = Plan(subjects, (100,), ("rw-dt",), count=4, rounds=2, warm_up=1, timeout_s=PATIENCE_S)
+    plan = Plan(subjects, (100,), ("rw-dt",), count=4, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
     run = measure(tmp_path, plan, Namespaces(delay_ms=delay_ms))
     assert [cell["round_trips"] for cell in run["cells"]] == [1, 2, 3, 1]
     for cell in run["cells"]:
@@ -279,7 +280,7 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_no_endpoint_is_not_waited_for(tmp_path: Path) -> None:
-    run = Run(["sweep", "--peer", "foo:", "--out", str(tmp_path / "out")])
+    run = call("sweep", "--peer", "foo:", "--out", str(tmp_path / "out"))
     assert run.code() == 3
     assert "endpoint 'foo:' is not of the form" in run.err
     assert "waits" not in run.err

@@ -61,9 +61,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--hold", action="store_true", help="set: set it again, in time, until Ctrl-C")
     parser.add_argument("-c", "--count", type=convert.count, metavar="N", help="watch: end after N changes")
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for a peer so many seconds"
-    )
+    linking.add_timeout_option(parser, "wait for a peer so many seconds")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
 
 

@@ -40,9 +40,7 @@ _WHY = {
 def add_options(parser: Parser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="recordings of `twinlink record`")
     parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="make FILE.repaired.mcap of what is sound, where FILE is cut or damaged",
+        "--repair", action="store_true", help="make FILE.repaired.mcap of what is sound, where FILE is cut or damaged"
     )
     outputs.add_option(parser)
     parser.add_argument("--json", action="store_true", help="a JSON object a file on stdout")

@@ -80,7 +80,6 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """Records to be played."""
         return self.recording.grid.n_records * self.loops
 
     @property

@@ -92,7 +92,6 @@ class _Writer:
         return self.records * self._size
 
     def add(self, message: Message, found: Spectrum | SlotSpectrum, decisions: Decisions) -> None:
-        """Append a message's records."""
         if isinstance(found, Spectrum):
             self._begin_capture(message, found.centre_hz, found.observed_ns)
             self._annotate(message, decisions, found.observed_ns, found.centre_hz)
@@ -311,7 +310,6 @@ def _paths(out: Path, keys: list[_Place]) -> dict[_Place, Path]:
 
 
 def _write(source: Source, places: Mapping[_Place, Path], facts: Mapping[_Place, Facts]) -> dict[Path, int]:
-    """Returns the records of each."""
     with ExitStack() as stack:
         writers = {key: _Writer(stack, path, *key, facts[key], source) for key, path in places.items()}
         decisions, flows = Decisions(), {flow for flow, _, _ in writers}

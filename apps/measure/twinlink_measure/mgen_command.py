@@ -193,7 +193,6 @@ def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: C
 
 
 def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict[str, Address]:
-    """The addresses of the options with these names."""
     found = {
         name: _address(getattr(given, key), host, key)
         for name, key in (("udp", udp), ("tcp", tcp))
