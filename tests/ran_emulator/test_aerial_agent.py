@@ -179,10 +179,10 @@ def test_grants_of_ues_are_told_where_they_are_asked_for(emulator: Emulator, dap
     dapp.ask("subscriptionRequest", ranFunctionIdentifier=2, periodicity=0, **_lists([1, 25, 26]))
     known = {tuple(np.flatnonzero(row).tolist()) for row in read(emulator.recording).ue}
     told = set()
-    for _ in range(300):
+    for _ in range(1000):
         message = dapp.next(patience())
         assert message
-        if message["type"] == "indicationMessage":
+        if message["type"] == "indicationMessage" and message["dAppIdentifier"] == dapp.dapp:
             ues = message["protocolData"]["ue_metrics"]
             told.add(tuple(prb for ue in ues for prb in range(ue["rb_start"], ue["rb_start"] + ue["rb_size"])))
     assert told <= known
