@@ -1,8 +1,15 @@
+import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Hundreds of processes import twinlink.  Where bytecode is not kept, as in many containers, each would compile it: two
+# thirds of what a start of the command takes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest.register_assert_rewrite("twinlink.testing")
 
@@ -21,12 +28,14 @@ LONG_FILES = (
     "test_conformance.py",
     "test_sweep_settings.py",
     "test_lab_short.py",
+    "test_goals.py",
     "test_replay_detector.py",
     "test_known_truths.py",
     "test_processes.py",
     "test_channels_exchange.py",
     "test_demo_command.py",
     "test_sweep_command.py",
+    "test_fidelity_loop.py",
     "test_ping.py",
     "test_zenoh_client.py",
     "test_replay_source.py",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.calling import call
 from tests.cli.running import Start
 
 ROOT = Path(__file__).parents[2]
@@ -48,8 +49,8 @@ def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:
     assert {"twinlink_demo", "twinlink_replay.twin"} <= set(_named_modules(tmp_path / "module.py"))
 
 
-def test_help_lists_them_with_their_summaries(start: Start) -> None:
-    run = start("--help")
+def test_help_lists_them_with_their_summaries() -> None:
+    run = call("--help")
     assert run.code() == 0
     assert {"demo", "sweep", "report", "experiment", "clock", "mgen"} <= POINTS.keys()
     for name in POINTS:

@@ -7,6 +7,7 @@ import pytest
 from twinlink_measure.clock_command import _by_ntp, _times_set
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Run, Start
 from twinlink.appkit import formatting
 from twinlink.testing import free_endpoint
@@ -157,8 +158,8 @@ def test_an_ntp_server_that_does_not_answer_is_told_in_each_row(start: Start, en
 
 
 @pytest.mark.parametrize("server", ["host:port", ":123", "host:70000"])
-def test_wrong_ntp_server(start: Start, endpoint: str, server: str) -> None:
-    clock = start("clock", "--connect", endpoint, "--ntp", server)
+def test_wrong_ntp_server(endpoint: str, server: str) -> None:
+    clock = call("clock", "--connect", endpoint, "--ntp", server)
     assert clock.code() == 3
     assert f"argument --ntp: {server!r}" in clock.err
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.cli.calling import call
 from tests.cli.running import Start
 from twinlink.appkit import console
 from twinlink.cli import COMMANDS
 from twinlink.errors import AckTimeout, ConfigurationError, PeerTimeout, TransportError
 
 
-def test_help_names_every_command(start: Start) -> None:
-    run = start("--help")
+def test_help_names_every_command() -> None:
+    run = call("--help")
     assert run.code() == 0
     for name in COMMANDS:
         assert any(line.split()[:1] == [name] for line in run.out)
@@ -51,8 +52,8 @@ def test_help_names_every_command(start: Start) -> None:
         ("doctor", "--role", "xapp"),
     ],
 )
-def test_wrong_arguments(start: Start, arguments: tuple[str, ...]) -> None:
-    run = start(*arguments)
+def test_wrong_arguments(arguments: tuple[str, ...]) -> None:
+    run = call(*arguments)
     assert run.code() == 3
     assert run.err.startswith("twinlink" if arguments else "usage: twinlink")
     assert run.out == []
@@ -82,19 +83,19 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...]) -> None:
         (("sweep", "--subjects", "raw-modbus", "--option", "raw-modbus.pol_ms=1"), "poll_ms"),
     ],
 )
-def test_what_was_probably_meant_is_named(start: Start, arguments: tuple[str, ...], meant: str) -> None:
-    run = start(*arguments)
+def test_what_was_probably_meant_is_named(arguments: tuple[str, ...], meant: str) -> None:
+    run = call(*arguments)
     assert run.code() == 3
     assert f"did you mean {meant}?" in run.err
 
 
-def test_nothing_is_meant_where_nothing_is_similar(start: Start) -> None:
+def test_nothing_is_meant_where_nothing_is_similar() -> None:
     for arguments in (
         ("demo", "--timeout", "3"),
         ("ping", "--transport", "pigeon"),
         ("sweep", "--subjects", "carrier"),
     ):
-        run = start(*arguments)
+        run = call(*arguments)
         assert run.code() == 3
         assert "did you mean" not in run.err
 
@@ -127,6 +128,13 @@ def test_streams_that_are_closed_or_full(
         assert "bug" not in run.err
         if code == 2 and arguments[0] != "sub":
             assert "standard output" in run.err
+
+
+def test_a_table_on_a_full_disk_says_so_where_python_does_not_buffer(start: Start) -> None:
+    with Path("/dev/full").open("wb") as full:
+        run = start("doctor", stdout=full, env={"PYTHONUNBUFFERED": "1"})  # as in containers
+    assert run.code() == 2
+    assert "standard output cannot be written: No space left on device" in run.err
 
 
 def test_as_a_module() -> None:

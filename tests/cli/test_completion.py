@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Start
+from tests.cli.calling import call
 from twinlink.cli import known_flows
 
 BASH = shutil.which("bash")
@@ -23,11 +23,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("completion")
 
 
-def completed(start: Start, folder: Path, program: str, *words: str) -> list[str]:
+def completed(folder: Path, program: str, *words: str) -> list[str]:
     """What bash offers for the last word."""
     script = folder / program
     if not script.exists():
-        run = start("completion", "bash", program)
+        run = call("completion", "bash", program)
         assert run.code() == 0
         script.write_text("\n".join(run.out))
     function = f"_shtab_{program.replace('-', '_')}"
@@ -50,26 +50,26 @@ def completed(start: Start, folder: Path, program: str, *words: str) -> list[str
         ("twinlink-exporter", ("--protect",), ["--protect-prbs"]),
     ],
 )
-def test_bash_completes(start: Start, folder: Path, program: str, words: tuple[str, ...], expected: list[str]) -> None:
-    assert sorted(completed(start, folder, program, *words)) == expected
+def test_bash_completes(folder: Path, program: str, words: tuple[str, ...], expected: list[str]) -> None:
+    assert sorted(completed(folder, program, *words)) == expected
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed")
-def test_bash_completes_flows_that_were_seen(start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bash_completes_flows_that_were_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    assert completed(start, folder, "twinlink", "sub", "--flow", "s") == []  # no flow was seen yet
+    assert completed(folder, "twinlink", "sub", "--flow", "s") == []  # no flow was seen yet
     known_flows.remember(["control", "spectrum"])
     known_flows.remember(["slots"])
     assert known_flows.path().read_text().split() == ["slots", "control", "spectrum"]
-    assert completed(start, folder, "twinlink", "sub", "--flow", "s") == ["slots", "spectrum"]
-    assert completed(start, folder, "twinlink", "sub", "10.0.0.5", "c") == ["control"]
+    assert completed(folder, "twinlink", "sub", "--flow", "s") == ["slots", "spectrum"]
+    assert completed(folder, "twinlink", "sub", "10.0.0.5", "c") == ["control"]
 
 
-def test_zsh_and_wrong_arguments(start: Start) -> None:
-    run = start("completion", "zsh")
+def test_zsh_and_wrong_arguments() -> None:
+    run = call("completion", "zsh")
     assert run.code() == 0
     assert run.out[0] == "#compdef twinlink"
-    run = start("completion", "bsh")
+    run = call("completion", "bsh")
     assert run.code() == 3
     assert "'bsh' is none of bash, zsh; did you mean bash?" in run.err
-    assert start("completion").code() == 3
+    assert call("completion").code() == 3

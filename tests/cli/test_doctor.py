@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.cli.calling import Called, call
 from tests.cli.running import Run, Start
 from tests.link import named_host
 from twinlink.cli import checks
@@ -43,7 +44,7 @@ SCHEMA = {
 }
 
 
-def report(run: Run) -> dict[str, Any]:
+def report(run: Run | Called) -> dict[str, Any]:
     code = run.code()
     found: dict[str, Any] = json.loads("\n".join(run.out))
     jsonschema.validate(found, SCHEMA)
@@ -98,36 +99,36 @@ def test_text(start: Start) -> None:
     assert "\033" not in "\n".join(run.out)  # no terminal, no colour
 
 
-def test_port_in_use(start: Start, endpoint: str) -> None:
+def test_port_in_use(endpoint: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", int(endpoint.rpartition(":")[2]) + 1))
         taken.listen()
-        rows = report(start("doctor", "--json", "--listen", endpoint))
+        rows = report(call("doctor", "--json", "--listen", endpoint))
         assert rows["ports"]["status"] == "fail"
 
 
 def test_peer(start: Start, endpoint: str) -> None:
-    assert report(start("doctor", "--json", "--connect", endpoint))["peer"]["status"] == "fail"
+    assert report(call("doctor", "--json", "--connect", endpoint))["peer"]["status"] == "fail"
     start("pong", "--listen", endpoint).wait_for("Ctrl-C ends it")
-    row = report(start("doctor", "--json", "--connect", endpoint))["peer"]
+    row = report(call("doctor", "--json", "--connect", endpoint))["peer"]
     assert (row["status"], "ZeroMQ" in row["seen"]) == ("ok", False)
 
 
-def test_a_peer_of_which_only_the_first_port_is_open(start: Start, endpoint: str) -> None:
+def test_a_peer_of_which_only_the_first_port_is_open(endpoint: str) -> None:
     with socket.socket() as first:
         first.bind(("127.0.0.1", int(endpoint.rpartition(":")[2])))
         first.listen()
-        assert "which ZeroMQ also needs" in report(start("doctor", "--json", "--connect", endpoint))["peer"]["seen"]
+        assert "which ZeroMQ also needs" in report(call("doctor", "--json", "--connect", endpoint))["peer"]["seen"]
 
 
-def test_a_peer_at_the_last_port_there_is(start: Start) -> None:
+def test_a_peer_at_the_last_port_there_is() -> None:
     with socket.socket() as last:
         try:
             last.bind(("127.0.0.1", 65535))
         except OSError as error:
             pytest.skip(f"port 65535 is not free here: {error}")
         last.listen()
-        row = report(start("doctor", "--json", "--connect", "tcp/127.0.0.1:65535"))["peer"]
+        row = report(call("doctor", "--json", "--connect", "tcp/127.0.0.1:65535"))["peer"]
     assert "there is none" in row["seen"]
 
 
@@ -213,8 +214,8 @@ def ntp_server(request: pytest.FixtureRequest) -> Iterator[str]:
         thread.join()
 
 
-def test_ntp(start: Start, ntp_server: str) -> None:
-    row = report(start("doctor", "--json", "--ntp", ntp_server))["ntp"]
+def test_ntp(ntp_server: str) -> None:
+    row = report(call("doctor", "--json", "--ntp", ntp_server))["ntp"]
     assert row["status"] == "warn"
     offset_ms = float(row["seen"].partition("offset ")[2].split()[0])
     bound_ms = float(row["seen"].partition("± ")[2].split()[0])
@@ -222,22 +223,22 @@ def test_ntp(start: Start, ntp_server: str) -> None:
 
 
 @pytest.mark.parametrize("ntp_server", [3], indirect=True)
-def test_an_ntp_server_that_is_not_synchronised_says_nothing_of_this_clock(start: Start, ntp_server: str) -> None:
-    row = report(start("doctor", "--json", "--ntp", ntp_server))["ntp"]
+def test_an_ntp_server_that_is_not_synchronised_says_nothing_of_this_clock(ntp_server: str) -> None:
+    row = report(call("doctor", "--json", "--ntp", ntp_server))["ntp"]
     assert row["status"] == "fail"
     assert "its own clock is not synchronised" in row["seen"]
 
 
-def test_a_wrong_ntp_server_is_a_bad_argument(start: Start) -> None:
-    run = start("doctor", "--ntp", "127.0.0.1:65536")
+def test_a_wrong_ntp_server_is_a_bad_argument() -> None:
+    run = call("doctor", "--ntp", "127.0.0.1:65536")
     assert run.code() == 3
     assert "a port is a number from 1 to 65535" in run.err
 
 
-def test_no_ntp_server(start: Start) -> None:
+def test_no_ntp_server() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        row = report(start("doctor", "--json", "--ntp", f"127.0.0.1:{silent.getsockname()[1]}"))["ntp"]
+        row = report(call("doctor", "--json", "--ntp", f"127.0.0.1:{silent.getsockname()[1]}"))["ntp"]
     assert row["status"] == "fail"
 
 

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Start, no_more_than_1000_octets
 
-TRANSPORTS = ("zeromq", "zenoh")
 
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("sender_listens", [False, True])
+@pytest.mark.parametrize(("transport", "sender_listens"), [("zeromq", False), ("zenoh", True)])
 def test_generated_messages_arrive_as_sent(start: Start, endpoint: str, transport: str, sender_listens: bool) -> None:
     sides = ("--listen", "--connect") if sender_listens else ("--connect", "--listen")
     sub = start("sub", "--transport", transport, sides[1], endpoint, "--print", "hash", "--count", "200")
@@ -76,8 +74,8 @@ def test_rate_and_goodput_follow_from_time_and_octets(start: Start, endpoint: st
         assert summary["goodput_mb_s"] * elapsed_s == pytest.approx(counted * 1024 / 1e6)
 
 
-def test_without_a_peer_there_is_no_rate(start: Start, endpoint: str) -> None:
-    pub = start("pub", "--connect", endpoint, "--count", "3", "--timeout", "0.1", "--json")
+def test_without_a_peer_there_is_no_rate(endpoint: str) -> None:
+    pub = call("pub", "--connect", endpoint, "--count", "3", "--timeout", "0.1", "--json")
     assert pub.code() == 1
     assert (pub.records()[-1]["rate_hz"], pub.records()[-1]["goodput_mb_s"]) == (None, None)
 
@@ -152,8 +150,8 @@ def test_too_large(start: Start, endpoint: str) -> None:
         assert start("pub", "--connect", endpoint, stdin=endless).code() == 2
 
 
-def test_no_peer(start: Start, endpoint: str) -> None:
-    pub = start("pub", "--connect", endpoint, "--count", "1", "--timeout", "0.3")
+def test_no_peer(endpoint: str) -> None:
+    pub = call("pub", "--connect", endpoint, "--count", "1", "--timeout", "0.3")
     assert pub.code() == 1
     assert "twinlink sub" in pub.err
 
@@ -231,14 +229,14 @@ def test_an_interruption_before_the_end_is_reported(start: Start, endpoint: str)
     assert f"interrupted: {sent['sent']} of 1000 messages were received" in sub.err
 
 
-def test_a_file_that_is_too_long_is_not_read(start: Start, endpoint: str, tmp_path: Path) -> None:
+def test_a_file_that_is_too_long_is_not_read(endpoint: str, tmp_path: Path) -> None:
     path = tmp_path / "long"
     with path.open("wb") as file:
         file.truncate(2**40)  # a hole
-    pub = start("pub", "--connect", endpoint, str(path))
+    pub = call("pub", "--connect", endpoint, str(path))
     assert pub.code() == 3
     assert f"{path} has {2**40} octets, and a message of this link at most 16777216: `split -b" in pub.err
     assert "for a peer" not in pub.err
-    pub = start("pub", "--connect", endpoint, "--option", "max_payload=10", __file__)
+    pub = call("pub", "--connect", endpoint, "--option", "max_payload=10", __file__)
     assert pub.code() == 3
     assert "at most 10: `split -b 10" in pub.err

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import Run, Start
 from twinlink.appkit import options
 from twinlink.appkit.convert import HttpAddress
@@ -172,11 +173,11 @@ def test_a_host_needs_no_port(text: str, host: str, port: int) -> None:
     assert (given.address.host, given.address.port) == (host, port)
 
 
-def test_nothing_listens(start: Start, endpoint: str) -> None:
+def test_nothing_listens(endpoint: str) -> None:
     address = endpoint.removeprefix("tcp/")
-    run = start("top", address)
+    run = call("top", address)
     assert run.code() == 1
     assert f"nothing listens at {address}" in run.err
     assert f"start the program with `--http {address}`" in run.err
-    assert start("top", "10.0.0.5:70000").code() == 3
-    assert start("top", "--interval", "0").code() == 3
+    assert call("top", "10.0.0.5:70000").code() == 3
+    assert call("top", "--interval", "0").code() == 3

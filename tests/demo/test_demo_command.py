@@ -16,6 +16,7 @@ import pytest
 from twinlink_results import results
 
 from tests import reports
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Run, Start
 from twinlink.appkit import records
 from twinlink.protocol.rtt import percentiles
@@ -154,21 +155,21 @@ def test_everything_derived_can_be_made_again(
     assert [name for name in files if (out / name).read_bytes() != (again / name).read_bytes()] == []
 
 
-def test_two_demos_are_compared_by_their_flows(played: tuple[Path, dict[str, Any]], start: Start) -> None:
+def test_two_demos_are_compared_by_their_flows(played: tuple[Path, dict[str, Any]]) -> None:
     out, _ = played
-    run = start("report", str(out), str(out), "--json")
+    run = call("report", str(out), str(out), "--json")
     assert run.code() == 0, run.err
     found = json.loads(run.out[-1])
     assert {row["flow"] for row in found["cells"]} == {"spectrum", "control", "control-result"}
     assert {(row["ratio"], row["real"]) for row in found["cells"]} == {(1.0, None)}  # of single rounds nothing is told
 
 
-def test_a_damaged_record_is_named(played: tuple[Path, dict[str, Any]], start: Start, tmp_path: Path) -> None:
+def test_a_damaged_record_is_named(played: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(played[0], damaged)
     path = damaged / "records" / "zeromq-spectrum.sent.csv.gz"
     records.write(path, records.read(path)[:-1])
-    run = start("report", str(damaged))
+    run = call("report", str(damaged))
     assert run.code() == 2
     assert f"{path} holds 549 messages" in run.err
 
@@ -269,14 +270,14 @@ def test_parts_do_not_outlive_a_demo_that_is_killed(start: Start, tmp_path: Path
      ["--transports", ""], ["--transports", "zeromq,zeromq"],
      ["--transports", "carrier-pigeon"], ["--transports", "memory"]],
 )  # fmt: skip
-def test_bad_arguments(arguments: list[str], start: Start, tmp_path: Path) -> None:
-    run = start("demo", "--out", str(tmp_path / "out"), *arguments)
+def test_bad_arguments(arguments: list[str], tmp_path: Path) -> None:
+    run = call("demo", "--out", str(tmp_path / "out"), *arguments)
     assert run.code() == 3
     assert run.err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_recording_that_is_none_is_named(start: Start, tmp_path: Path) -> None:
-    run = start("demo", "--out", str(tmp_path / "out"), "--recording", str(tmp_path / "none.sigmf-meta"))
+def test_a_recording_that_is_none_is_named(tmp_path: Path) -> None:
+    run = call("demo", "--out", str(tmp_path / "out"), "--recording", str(tmp_path / "none.sigmf-meta"))
     assert run.code() == 2
     assert "none.sigmf-meta" in run.err

@@ -1,6 +1,7 @@
 """The commands `export` and `import`, as a user runs them."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from twinlink_export import sigmf_export
 from twinlink_export.parquet_export import export
 from twinlink_export.request import Request
 
+from tests.cli.calling import call
 from tests.cli.running import Start, no_more_than_1000_octets
 from tests.export import scene
 from tests.export.scene import ROUNDS
@@ -22,20 +24,20 @@ def test_there_and_back(start: Start, tmp_path: Path) -> None:
     recorded = scene.record(tmp_path / "run.mcap").path
     trace, sigmf, back = tmp_path / "slots", tmp_path / "run.sigmf-meta", tmp_path / "back.mcap"
     to_trace = start("export", str(recorded), "--out", str(trace), "--format", "e3rt", "--json")
-    to_sigmf = start("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
+    to_sigmf = call("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
     assert (to_trace.code(), to_sigmf.code()) == (0, 0)
     (summary,) = to_trace.records()
     assert summary["written"] == {str(trace): 2 * ROUNDS}
     assert to_sigmf.out == [f"{sigmf}: {ROUNDS} records"]
 
-    again = start("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
+    again = call("export", str(recorded), "--out", str(sigmf), "--flows", "spectrum")
     to_mcap = start("import", str(sigmf), "--out", str(back), "--json")
     assert (again.code(), to_mcap.code()) == (3, 0)
     assert "--overwrite" in again.err
     (summary,) = to_mcap.records()
     assert (summary["number"], summary["what"], summary["notes"]) == (ROUNDS, "records", [])
     assert verify(back).complete
-    refused = start("import", str(sigmf), "--out", str(back))
+    refused = call("import", str(sigmf), "--out", str(back))
     assert refused.code() == 3
     assert "--overwrite" in refused.err
 
@@ -45,7 +47,7 @@ def begins_another(recorder: Recorder, count: int) -> bool:
     return len(recorder.files) >= count
 
 
-def test_the_files_of_a_recording_in_any_order(start: Start, tmp_path: Path) -> None:
+def test_the_files_of_a_recording_in_any_order(tmp_path: Path) -> None:
     with pair("memory", free_endpoint()) as (twin, gnb):
         twin.receiver("x", handler=lambda message: None)
         sender = gnb.sender("x")
@@ -56,7 +58,7 @@ def test_the_files_of_a_recording_in_any_order(start: Start, tmp_path: Path) -> 
                 wait_until(partial(begins_another, recorder, number + 2))
     files = [str(path) for path in recorder.files]
     assert len(files) > 3
-    run = start("export", *reversed(files), "--out", str(tmp_path / "x.parquet"))
+    run = call("export", *reversed(files), "--out", str(tmp_path / "x.parquet"))
     assert run.code() == 0, run.err
     assert pandas.read_parquet(tmp_path / "x.parquet").sequence.tolist() == [0, 1, 2, 3]
 
@@ -69,11 +71,11 @@ def test_the_files_of_a_recording_in_any_order(start: Start, tmp_path: Path) -> 
             export(Request([Path(path) for path in paths], tmp_path / "z.parquet"))
 
 
-def test_a_recording_that_is_cut(start: Start, tmp_path: Path) -> None:
+def test_a_recording_that_is_cut(tmp_path: Path) -> None:
     whole = scene.write(tmp_path / "whole.mcap", [(n, bytes(400_000)) for n in range(9)], flow="x")
     cut = tmp_path / "cut.mcap"
     cut.write_bytes(whole.read_bytes()[:2_500_000])
-    run = start("export", str(cut), "--out", str(tmp_path / "x.parquet"))
+    run = call("export", str(cut), "--out", str(tmp_path / "x.parquet"))
     assert run.code() == 1
     assert "cut.mcap: octet" in run.err
     assert "the file was cut" in run.err
@@ -119,3 +121,16 @@ def test_a_full_disk_is_named_and_nothing_is_left(name: str, start: Start, tmp_p
     assert f"{folder / name}" in run.err
     assert "make room there" in run.err
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.npz", "x.sigmf-meta", "y.mcap"])
+def test_a_folder_that_is_not_there_is_named_with_the_file_that_was_asked_for(
+    name: str, start: Start, tmp_path: Path
+) -> None:
+    recorded = scene.write(tmp_path / "x.mcap", [(0, scene.spectrum(0, n_prbs=4).encode())])
+    sigmf_export.export(Request([recorded], tmp_path / "x.sigmf-meta"))
+    read = ("import", str(tmp_path / "x.sigmf-meta")) if name == "y.mcap" else ("export", str(recorded))
+    run = start(*read, "--out", str(tmp_path / "absent" / name))
+    assert run.code() == 2
+    stem = name.removesuffix("-meta")
+    assert re.search(rf"absent/{stem}(-meta|-data)?: No such file or directory; check the path", run.err)

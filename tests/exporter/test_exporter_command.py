@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 from twinlink_e3 import Endpoints
+from twinlink_exporter.__main__ import main
 from twinlink_exporter.sockets import is_closed_to_us
 
 import twinlink
+from tests.cli.calling import call
 from twinlink.control import PrbBlock, PrbBlockResult
 from twinlink.identity import Identity
 from twinlink.identity.watched import WatchedIdentity
@@ -187,12 +189,10 @@ def test_with_identities_a_signed_decision_reaches_the_ran(
         ["--no-such-option"],
     ],
 )
-def test_bad_arguments_exit_with_3_and_a_sentence(start: Start, arguments: list[str]) -> None:
-    process = start(*arguments)
-    _, said = process.communicate(timeout=patience())
-    assert process.returncode == 3, said
-    assert "twinlink-exporter: " in said
-    assert "Traceback" not in said
+def test_bad_arguments_exit_with_3_and_a_sentence(arguments: list[str]) -> None:
+    exporter = call(*arguments, program=main)
+    assert exporter.code() == 3, exporter.err
+    assert "twinlink-exporter: " in exporter.err
 
 
 def test_options_may_come_from_the_environment(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

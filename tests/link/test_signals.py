@@ -83,7 +83,7 @@ def test_a_flow_goes_on_after_ctrl_c_wherever_a_lock_of_its_sender_is_taken(
 
 @pytest.mark.parametrize("transport", ["zeromq", "zenoh"])
 @pytest.mark.parametrize("waits", ["send", "flush"])
-@pytest.mark.parametrize("delay_s", [0.2, 0.3137])
+@pytest.mark.parametrize("delay_s", [0.2, pytest.param(0.3137, marks=pytest.mark.thorough)])
 def test_a_signal_handler_may_close(transport: TransportName, waits: str, delay_s: float, endpoint: str) -> None:
     command = [sys.executable, "-c", CLOSES_WHILE_SENDING, transport, endpoint, str(delay_s), str(patience()), waits]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=3 * patience(), check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
-from tests.cli.running import Start
+from tests.cli.calling import call
 from tests.live.page_peer import PagePeer
 from tests.replay.uplink_scenes import Interferer, Scene, hear
 from twinlink.control import PrbBlock, PrbBlockResult
@@ -84,7 +84,7 @@ def test_the_twin_shows_what_it_makes_of_records(serve: Serve, endpoint: str) ->
         assert all(30 <= first <= last < 36 for first, last in found)
 
 
-def test_the_demo_shows_itself_to_its_own_host_alone(start: Start) -> None:
-    run = start("demo", "--live", "0.0.0.0:8080")
+def test_the_demo_shows_itself_to_its_own_host_alone() -> None:
+    run = call("demo", "--live", "0.0.0.0:8080")
     assert run.code() == 3
     assert "ssh -L 8080:127.0.0.1:8080" in run.err

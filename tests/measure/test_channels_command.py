@@ -8,6 +8,7 @@ import pytest
 from twinlink_measure.channels import SUBJECTS, SYSTEMS
 from twinlink_results import summary, table
 
+from tests.cli.calling import call
 from tests.cli.running import Run
 
 
@@ -52,7 +53,7 @@ def test_a_payload_beyond_the_limit_is_left_out_with_its_reason_and_is_no_failur
     ],
 )
 def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_path: Path) -> None:
-    run = sweep(tmp_path / "out", *arguments)
+    run = call("sweep", "--setting", "loopback", "--out", str(tmp_path / "out"), *arguments)
     assert run.code() == 3
     assert told in run.err
 

@@ -8,6 +8,7 @@ import pytest
 from twinlink_measure.experiments import NAMES, clients, description, report, sweep_parts
 from twinlink_results import results
 
+from tests.cli.calling import call
 from tests.cli.running import Run
 from tests.measure.experimenting import quiet
 
@@ -39,7 +40,7 @@ def test_the_list_names_all_seventeen() -> None:
     ],
 )
 def test_what_cannot_be_run_is_said(arguments: list[str], code: int, told: str, tmp_path: Path) -> None:
-    run = Run(["experiment", *arguments, "--out", str(tmp_path / "out")])
+    run = call("experiment", *arguments, "--out", str(tmp_path / "out"))
     assert run.code() == code
     assert told in run.err
     assert not (tmp_path / "out").exists()

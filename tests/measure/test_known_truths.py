@@ -28,8 +28,15 @@ def swept(folder: Path, plan: Plan, truth: Truth) -> tuple[Estimate, list[tuple[
     return clocks["rw-dt"], found
 
 
-@pytest.mark.parametrize("offset_ns", [250 * MS, -2 * 3_600_000 * MS])
-@pytest.mark.parametrize("forward_delay_ns", [0, 20 * MS])
+@pytest.mark.parametrize(
+    ("offset_ns", "forward_delay_ns"),
+    [
+        (250 * MS, 0),
+        (-2 * 3_600_000 * MS, 20 * MS),
+        pytest.param(250 * MS, 20 * MS, marks=pytest.mark.thorough),
+        pytest.param(-2 * 3_600_000 * MS, 0, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_clock_that_is_off(offset_ns: int, forward_delay_ns: int, tmp_path: Path) -> None:
     """With a path that is not symmetric too: half of what one way takes longer is within the bound."""
     plan = Plan(("zeromq", "raw-tcp"), (100,), count=20, rounds=1, warm_up=3)
@@ -75,7 +82,7 @@ def test_a_path_that_takes_longer_one_way(way: str, tmp_path: Path) -> None:
     """Both sides are on one host, so that the delay is known although the exchanges could be read as an offset."""
     delay_ns = 40 * MS
     truth = Truth(forward_delay_ns=delay_ns) if way == "forward" else Truth(back_delay_ns=delay_ns)
-    plan = Plan(("zeromq", "zenoh", "raw-tcp"), (100,), count=15, rounds=1, warm_up=3)
+    plan = Plan(("zeromq", "raw-tcp"), (100,), count=15, rounds=1, warm_up=3)
     _, cells = swept(tmp_path, plan, truth)
     for cell, sent, received, found in cells:
         assert sent["acknowledged"].all(), cell["id"]

@@ -8,6 +8,7 @@ import pytest
 from twinlink_results import compare, results
 
 from tests import reports
+from tests.cli.calling import call
 from tests.cli.running import Start, no_more_than_1000_octets
 from tests.measure import synthetic_run
 from twinlink.appkit import records
@@ -25,7 +26,7 @@ def test_makes_everything_again(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").is_file()
 
     before = sorted(path.name for path in (tmp_path / "run").rglob("*"))
-    elsewhere = start("report", str(tmp_path / "run"), "--out", str(tmp_path / "elsewhere"), "--json")
+    elsewhere = call("report", str(tmp_path / "run"), "--out", str(tmp_path / "elsewhere"), "--json")
     assert elsewhere.code() == 0, elsewhere.err
     (record,) = elsewhere.records()
     assert record == {"type": "summary"} | json.loads((tmp_path / "elsewhere" / "results.json").read_text())
@@ -42,9 +43,9 @@ def test_makes_everything_again(start: Start, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "run").rglob("*")) == before
 
 
-def test_the_page_needs_no_other_file(start: Start, tmp_path: Path) -> None:
+def test_the_page_needs_no_other_file(tmp_path: Path) -> None:
     synthetic_run.write(tmp_path, broken_off=True, **SMALL)
-    assert start("report", str(tmp_path)).code() == 0
+    assert call("report", str(tmp_path)).code() == 0
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/png;base64,") == len(list((tmp_path / "figures").glob("*.png"))) > 3
     reports.check(page)
@@ -64,19 +65,19 @@ def test_the_page_needs_no_other_file(start: Start, tmp_path: Path) -> None:
         (["run", "nowhere"], 3, "there is no such folder"),
     ],
 )
-def test_bad_arguments(start: Start, tmp_path: Path, arguments: list[str], code: int, told: str) -> None:
+def test_bad_arguments(tmp_path: Path, arguments: list[str], code: int, told: str) -> None:
     synthetic_run.write(tmp_path / "run", subjects=("zeromq",), payloads=(100,), rounds=1)
-    run = start("report", *(str(tmp_path / each) for each in arguments))
+    run = call("report", *(str(tmp_path / each) for each in arguments))
     assert run.code() == code
     assert told in run.err
     assert run.out == []
 
 
-def test_damage_is_told(start: Start, tmp_path: Path) -> None:
+def test_damage_is_told(tmp_path: Path) -> None:
     synthetic_run.write(tmp_path, **SMALL)
     path = tmp_path / "records" / "zeromq-100-rw-dt-closed.sent.csv.gz"
     path.unlink()
-    run = start("report", str(tmp_path))
+    run = call("report", str(tmp_path))
     assert run.code() == 2
     assert f"{path} is missing" in run.err
 
@@ -178,14 +179,14 @@ def test_settings_are_never_mixed(tmp_path: Path) -> None:
         compare.compare(tmp_path / "a", tmp_path / "b")
 
 
-def test_comparison_command(start: Start, tmp_path: Path) -> None:
+def test_comparison_command(tmp_path: Path) -> None:
     synthetic_run.write(tmp_path / "a", **SMALL)
     run = synthetic_run.write(tmp_path / "b", broken_off=True, **SMALL)
     run["system"]["digital_twin"]["versions"]["libzmq"] = "4.3.6"
     run["configuration"]["used"]["subject_options"]["zeromq"]["io_threads"] = 2
     run["rate_limit"] = "100mbit"
     (tmp_path / "b" / "run.json").write_text(json.dumps(run))
-    told = start("report", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "out"))
+    told = call("report", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "out"))
     assert told.code() == 0, told.err
     text = "\n".join(told.out)
     for part in ("# b against a", "B was broken off", "libzmq: A 4.3.5, B 4.3.6", "rate_limit: A None, B 100mbit",

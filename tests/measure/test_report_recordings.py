@@ -9,6 +9,7 @@ import pytest
 from twinlink_results import results
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import Start
 from tests.recording.recordings import pair
 from twinlink.appkit import records
@@ -48,11 +49,9 @@ def cells(out: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sides", [("gnb",), ("twin",), ("gnb", "twin"), ("twin", "gnb")])
-def test_a_report_of_recordings_counts_every_message(
-    sides: tuple[str, ...], recorded: Any, tmp_path: Path, start: Start
-) -> None:
+def test_a_report_of_recordings_counts_every_message(sides: tuple[str, ...], recorded: Any, tmp_path: Path) -> None:
     folder, acks, got = recorded
-    run = start("report", *(str(folder / f"{side}.mcap") for side in sides), "--out", str(tmp_path / "report"))
+    run = call("report", *(str(folder / f"{side}.mcap") for side in sides), "--out", str(tmp_path / "report"))
     assert run.code() == 0, run.err
     found = cells(tmp_path / "report")
     assert {name: cell["direction"] for name, cell in found.items()} == {
@@ -75,17 +74,15 @@ def test_a_report_of_recordings_counts_every_message(
         assert np.all(sent["rtt_ns"] > 0)
 
 
-def test_the_default_place_is_beside_the_recording_and_nothing_is_replaced(
-    recorded: Any, tmp_path: Path, start: Start
-) -> None:
+def test_the_default_place_is_beside_the_recording_and_nothing_is_replaced(recorded: Any, tmp_path: Path) -> None:
     copy = tmp_path / "run.mcap"
     copy.write_bytes((recorded[0] / "gnb.mcap").read_bytes())
-    assert start("report", str(copy)).code() == 0
+    assert call("report", str(copy)).code() == 0
     assert (tmp_path / "run-report" / results.REPORT).exists()
-    again = start("report", str(copy))
+    again = call("report", str(copy))
     assert again.code() == 3
     assert "--overwrite" in again.err
-    assert start("report", str(copy), "--overwrite").code() == 0
+    assert call("report", str(copy), "--overwrite").code() == 0
 
 
 def test_a_cut_recording_is_reported_as_far_as_it_goes(recorded: Any, tmp_path: Path, start: Start) -> None:
@@ -96,9 +93,9 @@ def test_a_cut_recording_is_reported_as_far_as_it_goes(recorded: Any, tmp_path: 
     assert run.records()[-1]["complete"] is False
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path, start: Start) -> None:
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no recording")
-    run = start("report", str(tmp_path / "notes.txt"))
+    run = call("report", str(tmp_path / "notes.txt"))
     assert run.code() == 2
     assert "no MCAP file" in run.err
     assert not (tmp_path / "notes-report").exists()

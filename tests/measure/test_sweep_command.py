@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from twinlink_results import results
 
+from tests.cli.calling import call
 from tests.cli.running import LONG_S, Run, no_more_than_1000_octets
 from tests.measure.sweeping import children, processes
 from twinlink.appkit import records
@@ -226,7 +227,8 @@ def test_a_run_is_not_overwritten(everything: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_at_once(arguments: list[str], told: str, tmp_path: Path) -> None:
-    run = sweep(*arguments, out=tmp_path / "out", code=3)
+    run = call("sweep", "--setting", "loopback", "--out", str(tmp_path / "out"), *arguments)
+    assert run.code() == 3
     assert told in run.err
     assert not (tmp_path / "out").exists()
 

@@ -20,6 +20,7 @@ from twinlink_measure.setting import HostLost, SettingError
 from twinlink_measure.worker_handle import WorkerLost
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import PATIENCE_S, Run
 from tests.identity.nodes import make_pair
 from tests.measure.sweeping import children, measure, table
@@ -62,7 +63,7 @@ def test_two_namespaces_with_a_limited_cable_count_its_octets(tmp_path: Path) ->
 def test_a_delay_of_the_path_shows_as_the_stated_round_trips(tmp_path: Path) -> None:
     before, delay_ms = interfaces(), 40
     subjects = ("raw-tcp", "raw-modbus", "raw-mqtt-qos2", "raw-uadp")  # 1, 2, 3 and 1 round trips
-    plan = Plan(subjects, (100,), ("rw-dt",), count=4, rounds=2, warm_up=1, timeout_s=PATIENCE_S)
+    plan = Plan(subjects, (100,), ("rw-dt",), count=4, rounds=1, warm_up=1, timeout_s=PATIENCE_S)
     run = measure(tmp_path, plan, Namespaces(delay_ms=delay_ms))
     assert [cell["round_trips"] for cell in run["cells"]] == [1, 2, 3, 1]
     for cell in run["cells"]:
@@ -248,9 +249,11 @@ def test_a_sweep_goes_on_with_a_pong_that_was_started_again(tmp_path: Path) -> N
     assert "not acknowledged by" not in one.run.err  # what the pong that died was still told
     content = one.content()
     assert content["complete"]
+    reasons = {cell["reason"] for cell in content["cells"] if cell["status"] == "peer lost"}
+    (lost,) = {int(reason.split()[1]) - 1 for reason in reasons}  # the first round, unless this test was late to end it
     for cell in content["cells"]:
-        assert (cell["status"], cell["reason"][:13]) == ("peer lost", "round 1 of 3:")
-        assert [entry["round"] for entry in cell["rounds"] if entry["sent"] == 50][-2:] == [1, 2]
+        rest = {0, 1, 2} - {lost} if cell["status"] == "peer lost" else {0, 1, 2}
+        assert rest <= {entry["round"] for entry in cell["rounds"] if entry["sent"] == 50}
 
 
 def test_the_other_side_may_be_where_a_pong_runs(begun: dict[str, Sweeping]) -> None:
@@ -277,7 +280,7 @@ def test_no_pong_is_told_before_anything_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_is_no_endpoint_is_not_waited_for(tmp_path: Path) -> None:
-    run = Run(["sweep", "--peer", "foo:", "--out", str(tmp_path / "out")])
+    run = call("sweep", "--peer", "foo:", "--out", str(tmp_path / "out"))
     assert run.code() == 3
     assert "endpoint 'foo:' is not of the form" in run.err
     assert "waits" not in run.err

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import twinlink
+from tests.cli.calling import call
 from twinlink.appkit import convert
 from twinlink.testing import free_endpoint, patience, wait_until
 
@@ -230,10 +231,9 @@ def test_pong_serves_and_a_port_in_use_is_said(stack: ExitStack) -> None:
 
 @pytest.mark.parametrize("wrong", ["9464", "127.0.0.1:70000", "http://127.0.0.1:1", "::1:9464", ""])
 def test_an_address_that_cannot_be(wrong: str) -> None:
-    arguments = [sys.executable, "-m", "twinlink", "pong", "--http", wrong]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=patience(), check=False)
-    assert done.returncode == 3
-    assert f"argument --http: {wrong!r}" in done.stderr
+    done = call("pong", "--http", wrong)
+    assert done.code() == 3
+    assert f"argument --http: {wrong!r}" in done.err
 
 
 def test_a_group_is_no_address_to_serve_at() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from twinlink_results.mgen import records
 
+from tests.cli.calling import call
 from tests.cli.running import Run, Start
 from tests.mgen.conftest import Listen, Mgen, Send, free_ports
 from twinlink.appkit.mgen_message import Address, Flag, Packet
@@ -303,8 +304,8 @@ def test_nothing_listens(start: Start, send: Send, endpoint: str) -> None:
         (("join",), "--rx, --records, or both"),
     ],
 )
-def test_wrong_arguments(start: Start, arguments: tuple[str, ...], says: str) -> None:
-    run = start("mgen", *arguments)
+def test_wrong_arguments(arguments: tuple[str, ...], says: str) -> None:
+    run = call("mgen", *arguments)
     assert run.code() == 3
     assert says in run.err
     assert run.out == []
@@ -321,10 +322,10 @@ def test_wrong_arguments(start: Start, arguments: tuple[str, ...], says: str) ->
         (("join", "--records", "/etc/passwd"), "does not name the columns"),
     ],
 )
-def test_what_cannot_be_done(start: Start, arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_done(arguments: tuple[str, ...], says: str) -> None:
 
     link = () if arguments[0] == "join" else ("--connect", "tcp/127.0.0.1:7447")
-    run = start("mgen", *arguments, *link)
+    run = call("mgen", *arguments, *link)
     assert run.code() == 2
     assert says in run.err
 

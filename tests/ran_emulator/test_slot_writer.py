@@ -1,7 +1,5 @@
 """What the emulated gNB writes to shared memory."""
 
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,7 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from twinlink_e3 import ALL_SYMBOLS, RanBuffers, SensingRing, ran_buffers, sensing_ring, shared_memory_path
+from twinlink_ran_emulator.__main__ import main
 from twinlink_ran_emulator.slot_writer import LEAKAGE, MIXED_SYMBOLS, RANGES, Notice, SlotPattern, Writer, turned
+
+from tests.cli.calling import call
 
 SAMPLES = np.random.default_rng(4).integers(-2048, 2049, (24 * 12, 2)).astype(np.int16)
 MakeWriter = Callable[..., Writer]
@@ -152,7 +153,6 @@ def test_what_an_earlier_gnb_left_is_replaced(make_writer: MakeWriter) -> None:
     ],
 )
 def test_options_that_cannot_be_are_refused(arguments: tuple[str, ...], said: str) -> None:
-    command = (sys.executable, "-m", "twinlink_ran_emulator", "--check", *arguments)
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 3
-    assert said in ended.stderr
+    emulator = call("--check", *arguments, program=main)
+    assert emulator.code() == 3
+    assert said in emulator.err

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import Start
+from tests.export import scene
 from tests.recording.recordings import rows
 from twinlink.testing import patience
 
@@ -38,32 +40,44 @@ def test_record_and_verify(endpoint: str, start: Start, tmp_path: Path) -> None:
     assert whole.code() == 0
     assert whole.out[0].startswith(f"{out}: complete")
 
-    again = start("record", "--listen", endpoint, "--out", str(out))
+    again = call("record", "--listen", endpoint, "--out", str(out))
     assert again.code() == 3
     assert "--overwrite" in again.err
 
     octets = out.read_bytes()
     out.write_bytes(octets[: len(octets) // 2])
-    cut = start("verify", str(out), "--repair", "--json")
+    cut = call("verify", str(out), "--repair", "--json")
     assert cut.code() == 1
     (report,) = cut.records()
     assert (report["sound"], report["complete"]) == (False, False)
     made = Path(report["repaired_file"])
     assert made == tmp_path / "run.repaired.mcap"
-    mended = start("verify", str(made))
+    mended = call("verify", str(made))
     assert mended.code() == 1
     assert mended.out[0].startswith(f"{made}: sound, but not complete")
-    refused = start("verify", str(out), "--repair")
+    refused = call("verify", str(out), "--repair")
     assert refused.code() == 3
     assert "--overwrite" in refused.err
-    assert start("verify", str(out), "--repair", "--overwrite").code() == 1
+    assert call("verify", str(out), "--repair", "--overwrite").code() == 1
     assert out.read_bytes() == octets[: len(octets) // 2]
 
 
-def test_what_cannot_be_verified(start: Start, tmp_path: Path) -> None:
+def test_a_repaired_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    damaged, made = tmp_path / "run.mcap", tmp_path / "run.repaired.mcap"
+    damaged.write_bytes(scene.write(tmp_path / "x.mcap", [(n, b"x") for n in range(9)]).read_bytes()[:-9])
+    made.write_text("kept")
+    run = call("verify", str(damaged), "--repair")
+    assert run.code() == 3
+    assert f"{made} exists: move it away, or replace it with --overwrite" in run.err
+    assert made.read_text() == "kept"
+    assert call("verify", str(damaged), "--repair", "--overwrite").code() in {0, 1}
+    assert made.read_bytes() != b"kept"
+
+
+def test_what_cannot_be_verified(tmp_path: Path) -> None:
     other = tmp_path / "x.txt"
     other.write_text("text")
-    no_recording, absent = start("verify", str(other)), start("verify", str(tmp_path / "absent.mcap"))
+    no_recording, absent = call("verify", str(other)), call("verify", str(tmp_path / "absent.mcap"))
     assert (no_recording.code(), absent.code()) == (2, 2)
     assert "no MCAP file" in no_recording.err
     assert "absent.mcap" in absent.err

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
+from tests.cli.calling import call
 from tests.cli.running import Start
 from tests.recording.recordings import pair, rows
 from twinlink.testing import free_endpoint, patience, wait_until
@@ -84,10 +85,8 @@ def test_without_a_peer_it_says_so_and_waits(recorded: Path, endpoint: str, star
         (("RUN", "RUN"), 2, "same part"),
     ],
 )
-def test_what_cannot_be_replayed(
-    recorded: Path, start: Start, arguments: tuple[str, ...], code: int, said: str
-) -> None:
-    run = start("replay", *(str(recorded) if one == "RUN" else one for one in arguments))
+def test_what_cannot_be_replayed(recorded: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    run = call("replay", *(str(recorded) if one == "RUN" else one for one in arguments))
     assert run.code() == code
     assert said in run.err
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from twinlink_replay.__main__ import _wait
+from twinlink_replay.__main__ import _wait, main
 
 import twinlink
+from tests.cli.calling import call
 from tests.replay.evaluate import scores
 from tests.replay.uplink_scenes import Heard, Interferer, Scene, hear
 from twinlink.appkit.pulse import Pulse
@@ -335,11 +336,9 @@ def test_signals_end_it_before_the_first_record(endpoint: str, replay: Any, numb
     ],
 )
 def test_errors_say_what_is_wrong(arguments: list[str], code: int, text: str) -> None:
-    command = [sys.executable, "-m", "twinlink_replay", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(), check=False)
-    assert done.returncode == code, done.stderr
-    assert text in done.stderr
-    assert "Traceback" not in done.stderr
+    replay = call(*arguments, program=main)
+    assert replay.code() == code, replay.err
+    assert text in replay.err
 
 
 def test_missing_gnu_radio_is_explained(tmp_path: Path) -> None:
