@@ -71,10 +71,11 @@ static void print_event(void *context, const struct twinlink_event *event)
 {
   static const char *const names[] = {"", "peer_up", "peer_down", "restarted", "lost", "gap", "malformed"};
   (void)context;
-  printf("{\"event\": \"%s\", \"node\": \"%s\", \"flow\": \"%s\", \"first\": %" PRIu64 ", \"end\": %" PRIu64
-         ", \"reason\": \"%s\"}\n",
-         names[event->kind], event->node != NULL ? event->node : "", event->flow != NULL ? event->flow : "", event->first,
-         event->end, event->reason != NULL ? event->reason : "");
+  printf("{\"event\": \"%s\", \"node\": \"", names[event->kind]);
+  for (const char *c = event->node; *c != 0; c++) /* the peer has chosen it; control characters are none of it */
+    printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+  printf("\", \"flow\": \"%s\", \"first\": %" PRIu64 ", \"end\": %" PRIu64 ", \"reason\": \"%s\"}\n", event->flow,
+         event->first, event->end, event->reason);
 }
 
 static void print_stats(const twinlink *link, const twinlink_flow *flow, uint64_t offered)
@@ -110,6 +111,17 @@ static void *memory_of(size_t octets)
   return memory;
 }
 
+/* Says on stderr why there is no connection, each reason once. */
+static void say_problem(const twinlink_websocket *socket, const char *host, const char *port)
+{
+  static char said[160];
+  const char *problem = twinlink_websocket_problem(socket);
+  if (problem == NULL || strcmp(problem, said) == 0)
+    return;
+  snprintf(said, sizeof said, "%s", problem);
+  fprintf(stderr, "twinlink-slots: %s port %s: %s; it goes on trying\n", host, port, said);
+}
+
 /* Steps until nothing is outstanding, or so long. */
 static void finish(twinlink_websocket *socket, twinlink *link, const twinlink_flow *flow, uint64_t within_ns)
 {
@@ -134,9 +146,8 @@ int main(int count, char **arguments)
       {.name = "spectrum", .ring_octets = 64 << 20, .messages = 1024, .reserve_octets = 8 << 20}};
   struct twinlink_config config = {
       .abi = TWINLINK_ABI, .octets = sizeof config, .node = "gnb", .epoch = epoch, .flows = flows, .flow_count = 1,
-      .receive_flow = "control", .receive_slots = 32, .on_event = print_event};
-  struct twinlink_websocket_config reached = {.host = arguments[1], .port = (uint16_t)atoi(arguments[2]), .epoch = epoch,
-                                              .send_octets = SLOT, .receive_octets = 65536};
+      .send_max_octets = SLOT, .receive_flow = "control", .receive_slots = 32, .on_event = print_event};
+  struct twinlink_websocket_config reached = {.host = arguments[1], .port = (uint16_t)atoi(arguments[2]), .node = &config};
   twinlink *link;
   size_t octets = twinlink_memory_octets(&config);
   int error = twinlink_init(&link, memory_of(octets), octets, &config, twinlink_mono_ns());
@@ -154,6 +165,7 @@ int main(int count, char **arguments)
   struct twinlink_stats stats = {0};
   while (stats.peers_up == 0 && !atomic_load(&ending)) { /* without a peer, slots would count as lost */
     twinlink_websocket_step(socket, link, 10 * LINK_WAIT_NS);
+    say_problem(socket, arguments[1], arguments[2]);
     twinlink_get_stats(link, &stats);
   }
   if (pthread_create(&thread, NULL, run_slots, &slots) != 0)

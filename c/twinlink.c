@@ -22,7 +22,7 @@ static const char *const MALFORMED_NAMES[M_KINDS] = {
     "truncated", "magic", "version", "kind", "length", "topic", "sequence", "ack", "ack_range", "nak", "abandoned",
     "fragment_progress", "fragment", "bundle", "hello", "refused", "reflected"};
 static const char *const REASON_EVICTED = "it was not acknowledged in time and had to make room for newer messages";
-static const char *const REASON_DROPPED = "the flow was full";
+static const char *const REASON_DROPPED = "the flow was full, or the message longer than send_max_octets";
 static const char *const REASON_NO_PEER = "no peer was up";
 static const char *const REASON_TOO_LONG = "it is longer than the peer's max_payload";
 static const char *const REASON_NOT_TAKEN = "the peer's application takes nothing on this flow, or nothing so long";
@@ -96,7 +96,7 @@ struct twinlink_flow {
   _Alignas(ALIGN) struct twinlink *link;
   struct entry *entries;
   uint8_t *ring;
-  uint64_t ring_octets, messages, reserve_octets, window_octets, epoch;
+  uint64_t ring_octets, messages, reserve_octets, window_octets, epoch, max_octets;
   char name[TWINLINK_NAME_OCTETS], topic[TWINLINK_TOPIC_OCTETS];
 };
 
@@ -278,7 +278,7 @@ static bool ring_has_room(const twinlink_flow *flow, uint64_t at, uint64_t space
 void *twinlink_reserve(twinlink_flow *flow, size_t octets)
 {
   uint64_t space = ring_space(octets), at = ring_place(flow, space);
-  bool fits = octets <= TWINLINK_MAX_PAYLOAD && space <= flow->ring_octets;
+  bool fits = octets <= flow->max_octets && space <= flow->ring_octets;
   if (fits && !ring_has_room(flow, at, space)) {
     flow->producer.tail_position = atomic_load_explicit(&flow->tail_position, memory_order_acquire);
     flow->producer.tail_octets = atomic_load_explicit(&flow->tail_octets, memory_order_acquire);
@@ -328,6 +328,9 @@ bool twinlink_send(twinlink_flow *flow, const void *payload, size_t octets, uint
 
 static void report(twinlink *link, struct twinlink_event event)
 {
+  event.node = event.node != NULL ? event.node : "";
+  event.flow = event.flow != NULL ? event.flow : "";
+  event.reason = event.reason != NULL ? event.reason : "";
   if (link->config.on_event != NULL)
     link->config.on_event(link->config.context, &event);
 }
@@ -2377,17 +2380,22 @@ static void lay_out(struct carving *carving, const struct twinlink_config *confi
     carve_flow(carving, link != NULL ? flows + f : NULL, config->flows + f);
 }
 
+static const uint64_t MAX_RING_OCTETS = SIZE_MAX / 2 / FLOWS;
+
 static uint32_t receive_max(const struct twinlink_config *config)
 {
   return config->receive_max_octets != 0 ? config->receive_max_octets : 16499; /* a decision with its signature */
 }
 
-static bool is_flow_config(const struct twinlink_flow_config *flow)
+static const char *wrong_in_flow(const struct twinlink_flow_config *flow)
 {
   char name[TWINLINK_NAME_OCTETS];
-  return flow->name != NULL && flow_of(flow->name, strlen(flow->name), "", name) && flow->ring_octets >= 256 &&
-         flow->ring_octets <= SIZE_MAX / 2 / FLOWS && flow->messages >= 16 && flow->messages <= 131072 &&
-         (flow->messages & (flow->messages - 1)) == 0 && flow->reserve_octets < flow->ring_octets;
+  bool power = (flow->messages & (flow->messages - 1)) == 0;
+  return flow->name == NULL || !flow_of(flow->name, strlen(flow->name), "", name)       ? "flows.name"
+         : flow->ring_octets < 256 || flow->ring_octets > MAX_RING_OCTETS               ? "flows.ring_octets"
+         : flow->messages < 16 || flow->messages > 131072 || !power                     ? "flows.messages"
+         : flow->reserve_octets >= flow->ring_octets                                    ? "flows.reserve_octets"
+                                                                                        : NULL;
 }
 
 /* A name that JSON needs not escape, and that every node takes: printable ASCII, however `char` is signed. */
@@ -2401,22 +2409,36 @@ static bool is_node_name(const char *node)
   return true;
 }
 
-static int check_config(const struct twinlink_config *config)
+const char *twinlink_wrong_member(const struct twinlink_config *config)
 {
   char name[TWINLINK_NAME_OCTETS];
+  if (config->abi != TWINLINK_ABI || config->octets != sizeof *config)
+    return config->abi != TWINLINK_ABI ? "abi" : "octets";
+  if (!is_node_name(config->node) || config->epoch == 0)
+    return config->epoch == 0 ? "epoch" : "node";
+  if (config->flow_count > FLOWS || (config->flow_count > 0 && config->flows == NULL))
+    return config->flow_count > FLOWS ? "flow_count" : "flows";
+  for (uint32_t f = 0; f < config->flow_count; f++) {
+    const char *wrong = wrong_in_flow(config->flows + f);
+    if (wrong != NULL)
+      return wrong;
+    for (uint32_t other = 0; other < f; other++)
+      if (strcmp(config->flows[f].name, config->flows[other].name) == 0)
+        return "flows.name";
+  }
+  if (config->send_max_octets > TWINLINK_MAX_PAYLOAD || receive_max(config) > TWINLINK_MAX_PAYLOAD)
+    return config->send_max_octets > TWINLINK_MAX_PAYLOAD ? "send_max_octets" : "receive_max_octets";
+  if (config->receive_slots > WINDOW || (config->receive_flow != NULL && config->receive_slots < 1))
+    return "receive_slots";
+  bool named = config->receive_flow == NULL || flow_of(config->receive_flow, strlen(config->receive_flow), "", name);
+  return named ? NULL : "receive_flow";
+}
+
+static int check_config(const struct twinlink_config *config)
+{
   if (config == NULL || config->abi != TWINLINK_ABI || config->octets != sizeof *config)
     return TWINLINK_WRONG_ABI;
-  bool good = is_node_name(config->node) && config->epoch != 0 && config->flow_count <= FLOWS &&
-              (config->flow_count == 0 || config->flows != NULL) && receive_max(config) <= TWINLINK_MAX_PAYLOAD &&
-              config->receive_slots <= WINDOW;
-  for (uint32_t f = 0; good && f < config->flow_count; f++)
-    good = is_flow_config(config->flows + f);
-  for (uint32_t f = 1; good && f < config->flow_count; f++)
-    for (uint32_t other = 0; other < f; other++)
-      good = good && strcmp(config->flows[f].name, config->flows[other].name) != 0;
-  if (good && config->receive_flow != NULL)
-    good = config->receive_slots >= 1 && flow_of(config->receive_flow, strlen(config->receive_flow), "", name);
-  return good ? TWINLINK_OK : TWINLINK_WRONG_CONFIG;
+  return twinlink_wrong_member(config) == NULL ? TWINLINK_OK : TWINLINK_WRONG_CONFIG;
 }
 
 size_t twinlink_memory_octets(const struct twinlink_config *config)
@@ -2434,6 +2456,7 @@ static void init_flow(twinlink *link, twinlink_flow *flow, const struct twinlink
   flow->epoch = link->config.epoch;
   flow->ring_octets = config->ring_octets & ~(uint64_t)15;
   flow->messages = config->messages;
+  flow->max_octets = link->config.send_max_octets != 0 ? link->config.send_max_octets : TWINLINK_MAX_PAYLOAD;
   flow->reserve_octets = config->reserve_octets;
   flow->window_octets = config->window_octets != 0 ? config->window_octets : 134217728;
   flow->producer.reserved_at = UINT64_MAX;
@@ -2479,7 +2502,7 @@ const char *twinlink_error_text(int error)
   switch (error) {
   case TWINLINK_OK: return "no error";
   case TWINLINK_WRONG_ABI: return "the configuration is of another version of twinlink.h: set abi and octets, and compile again";
-  case TWINLINK_WRONG_CONFIG: return "a member of the configuration is out of its range: compare it with twinlink.h";
+  case TWINLINK_WRONG_CONFIG: return "a member of the configuration is out of its range: twinlink_wrong_member() tells which";
   case TWINLINK_SMALL_MEMORY: return "the memory is too small or not aligned to 64 octets: ask twinlink_memory_octets()";
   default: return "unknown error";
   }

@@ -65,18 +65,18 @@ enum twinlink_event_kind {
 struct twinlink_event {
   enum twinlink_event_kind kind;
   uint64_t epoch;     /* of the peer's session */
-  const char *node;   /* its name, UTF-8 */
+  const char *node;   /* its name, UTF-8; empty and not NULL where there is none, as flow and reason */
   const char *flow;
   uint64_t first;
   uint64_t end;
-  const char *reason;
+  const char *reason; /* valid during the call, as node and flow */
 };
 
 struct twinlink_message {
   uint64_t epoch; /* of the sender's session */
   uint64_t sequence;
   uint64_t sent_ns; /* by the sender's clock */
-  const void *payload;
+  const void *payload; /* valid during the call */
   size_t octets;
 };
 
@@ -86,9 +86,9 @@ typedef void twinlink_on_message(void *context, const struct twinlink_message *m
 
 struct twinlink_flow_config {
   const char *name;        /* [A-Za-z0-9][A-Za-z0-9._-]{0,62}, each once */
-  size_t ring_octets;      /* messages are kept here until they are acknowledged, each with its header; at least 256 */
-  uint32_t messages;       /* so many are kept or not consumed yet, at most; a power of two, at least 16 */
-  size_t reserve_octets;   /* kept free for new messages, at the cost of those kept for peers that are down */
+  size_t ring_octets;      /* messages are kept here until they are acknowledged, each with its header; 256 to 2^60, 2^28 where size_t has 32 bits */
+  uint32_t messages;       /* so many are kept or not consumed yet, at most; a power of two, 16 to 131072 */
+  size_t reserve_octets;   /* kept free for new ones, at the cost of those kept for peers that are down; below ring_octets */
   uint64_t window_octets;  /* sent and not consumed yet, at most; 0: 134217728 */
 };
 
@@ -99,11 +99,12 @@ struct twinlink_config {
   uint64_t epoch; /* 64 random bits, drawn anew for each session, not 0 */
   const struct twinlink_flow_config *flows;
   uint32_t flow_count;
+  uint32_t send_max_octets;  /* of a payload that is sent, at most 16777216; 0: that.  A longer one is dropped */
   uint64_t in_flight_octets; /* sent and not acknowledged yet, of all flows, at most; 0: 2097152 */
   const char *receive_flow;  /* NULL: none */
-  uint32_t receive_max_octets; /* of a payload on it; what is longer is rejected */
+  uint32_t receive_max_octets; /* of a payload on it; what is longer is rejected; 0: 16499, a signed decision */
   uint32_t receive_slots;      /* so many messages are held while an earlier one is missing; 1 to 64 */
-  twinlink_on_event *on_event;
+  twinlink_on_event *on_event; /* NULL: none, as the next one */
   twinlink_on_message *on_message;
   void *context; /* of both */
 };
@@ -119,7 +120,7 @@ struct twinlink_frame {
 struct twinlink_flow_stats {
   uint64_t sent;         /* numbers given out: messages offered, those that found no room included */
   uint64_t sent_octets;  /* of payloads, transmitted for the first time */
-  uint64_t dropped;      /* found the ring full */
+  uint64_t dropped;      /* found the ring full, or were longer than send_max_octets */
   uint64_t acknowledged; /* one for each message and peer, as are those lost */
   uint64_t lost;
   uint64_t retransmitted;
@@ -137,7 +138,7 @@ struct twinlink_stats {
   uint32_t peers_up;
 };
 
-/* Octets of memory for twinlink_init; 0: the configuration is wrong. */
+/* Octets of memory for twinlink_init, a multiple of 64; 0: the configuration is wrong. */
 TWINLINK_API size_t twinlink_memory_octets(const struct twinlink_config *config);
 
 /* Makes a node in the caller's memory, which is the caller's again after its last call.  Strings are copied.
@@ -147,20 +148,24 @@ TWINLINK_API int twinlink_init(twinlink **link, void *memory, size_t octets, con
 
 TWINLINK_API const char *twinlink_error_text(int error);
 
-/* The flow with this index in the configuration. */
+/* The member of the configuration that is out of its range; NULL: none is. */
+TWINLINK_API const char *twinlink_wrong_member(const struct twinlink_config *config);
+
+/* The flow with this index in the configuration; NULL: there is none. */
 TWINLINK_API twinlink_flow *twinlink_flow_at(twinlink *link, uint32_t index);
 
 /* ---- Slot thread: one for each flow ---- */
 
-/* Room for a payload of up to so many octets, to be written by the caller.  NULL: the ring is full, and the message is
- * counted: its number will be announced as lost.  A later call replaces a reservation that was not committed. */
+/* Room for a payload of up to so many octets, to be written by the caller until the next call for this flow.  NULL: the
+ * ring is full, or send_max_octets is less: the message is counted, and its number announced as lost.  It may be called
+ * before a peer is up and after twinlink_close().  A later call replaces a reservation that was not committed. */
 TWINLINK_API void *twinlink_reserve(twinlink_flow *flow, size_t octets);
 
 /* Sends what was written to the last reservation, at most as much as was reserved; now_ns: when it was produced, which
  * the receiver gets as its sent_ns.  Returns its number; UINT64_MAX: nothing is reserved. */
 TWINLINK_API uint64_t twinlink_commit(twinlink_flow *flow, size_t octets, uint64_t now_ns);
 
-/* Both, with a copy of the payload; false: the ring is full. */
+/* Both, with a copy of the payload; false: as NULL above. */
 TWINLINK_API bool twinlink_send(twinlink_flow *flow, const void *payload, size_t octets, uint64_t now_ns);
 
 /* ---- Link thread ---- */
@@ -177,7 +182,8 @@ TWINLINK_API uint64_t twinlink_next_timeout(const twinlink *link);
 TWINLINK_API bool twinlink_poll_transmit(twinlink *link, struct twinlink_frame *frame, uint64_t mono_ns,
                                          uint64_t now_ns);
 
-/* Ends the session: what is not acknowledged counts as lost.  Poll and send what is left: it tells the peers. */
+/* Ends the session: what is not acknowledged counts as lost.  Poll and send what is left: it tells the peers.  What the
+ * slot thread commits from now on is not counted: let it end before. */
 TWINLINK_API void twinlink_close(twinlink *link, uint64_t mono_ns, uint64_t now_ns);
 
 TWINLINK_API void twinlink_get_stats(const twinlink *link, struct twinlink_stats *stats);

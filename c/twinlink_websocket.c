@@ -23,7 +23,8 @@ enum {
   CONTROL_OCTETS = 125 + 6,    /* of a ping or pong with its head */
   READ_OCTETS = 65536,         /* at a time, beside what a long message needs */
   UNSENT_IN_KERNEL = 262144,   /* more would be ahead of the next hello */
-  REPLY_OCTETS = 4096          /* of the listener's HTTP reply */
+  REPLY_OCTETS = 4096,         /* of the listener's HTTP reply */
+  HELLO_OCTETS = 262144        /* of a listener's hello, at most */
 };
 static const uint64_t RETRY_NS = 50000000, ATTEMPT_NS = 1000000000, SILENT_NS = 3000000000;
 
@@ -46,6 +47,7 @@ struct twinlink_websocket {
   uint64_t mask;
   struct buffer in, out, message; /* message: the pieces of one that comes in several frames */
   bool in_message, drained;
+  char problem[160]; /* that ended the last connection or attempt; empty: none has ended */
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -60,16 +62,29 @@ uint64_t twinlink_now_ns(void) { return clock_ns(CLOCK_REALTIME); }
 static uint64_t age_ns(uint64_t then_ns) { return twinlink_mono_ns() - then_ns; }
 bool twinlink_websocket_is_open(const twinlink_websocket *socket) { return socket->state == OPEN; }
 
+const char *twinlink_websocket_problem(const twinlink_websocket *socket)
+{
+  return socket->problem[0] != 0 ? socket->problem : NULL;
+}
+
 static size_t longest(size_t payload) { return payload + TWINLINK_HEADER_OCTETS + 256; }
+
+/* A hello may be longer than each payload. */
+static size_t longest_in(const struct twinlink_websocket_config *config)
+{
+  size_t payload = config->node->receive_max_octets;
+  return longest(payload < HELLO_OCTETS ? HELLO_OCTETS : payload);
+}
 
 static size_t in_room(const struct twinlink_websocket_config *config)
 {
-  return longest(config->receive_octets) + HEAD_OCTETS + READ_OCTETS;
+  return longest_in(config) + HEAD_OCTETS + READ_OCTETS;
 }
 
 static size_t out_room(const struct twinlink_websocket_config *config)
 {
-  size_t frame = longest(config->send_octets < 65536 ? 65536 : config->send_octets); /* a hello is shorter than that */
+  size_t payload = config->node->send_max_octets != 0 ? config->node->send_max_octets : TWINLINK_MAX_PAYLOAD;
+  size_t frame = longest(payload < 65536 ? 65536 : payload); /* a hello is shorter than that */
   return 2 * (frame + HEAD_OCTETS) + CONTROL_OCTETS;
 }
 
@@ -78,7 +93,7 @@ static size_t aligned(size_t octets) { return (octets + 63) & ~(size_t)63; }
 size_t twinlink_websocket_memory_octets(const struct twinlink_websocket_config *config)
 {
   return aligned(sizeof(twinlink_websocket)) + aligned(in_room(config)) + aligned(out_room(config)) +
-         aligned(longest(config->receive_octets));
+         aligned(longest_in(config));
 }
 
 static bool set_address(twinlink_websocket *socket, const struct twinlink_websocket_config *config)
@@ -100,11 +115,12 @@ twinlink_websocket *twinlink_websocket_init(void *memory, size_t octets, const s
   if (octets < twinlink_websocket_memory_octets(config) || (uintptr_t)memory % 64 != 0 || strlen(config->host) >= 64)
     return NULL;
   twinlink_websocket *socket = memory;
-  *socket = (twinlink_websocket){.port = config->port, .epoch = config->epoch, .fd = -1, .mask = config->epoch | 1};
+  *socket = (twinlink_websocket){.port = config->port, .epoch = config->node->epoch, .fd = -1,
+                                         .mask = config->node->epoch | 1};
   if (!set_address(socket, config))
     return NULL;
   memcpy(socket->host, config->host, strlen(config->host) + 1);
-  socket->longest_in = longest(config->receive_octets);
+  socket->longest_in = longest_in(config);
   socket->longest_out = out_room(config) / 2;
   uint8_t *at = (uint8_t *)memory + aligned(sizeof *socket);
   socket->in = (struct buffer){at, 0, 0, in_room(config)};
@@ -122,8 +138,10 @@ static void enter(twinlink_websocket *socket, enum state state)
   socket->since_ns = socket->heard_ns = twinlink_mono_ns();
 }
 
-static void disconnect(twinlink_websocket *socket)
+/* `what` happened; error: its errno, or 0. */
+static void disconnect(twinlink_websocket *socket, const char *what, int error)
 {
+  snprintf(socket->problem, sizeof socket->problem, error != 0 ? "%s: %s" : "%s", what, strerror(error));
   if (socket->fd >= 0)
     close(socket->fd);
   socket->fd = -1;
@@ -138,13 +156,13 @@ static void start_connecting(twinlink_websocket *at)
   at->fd = socket(at->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   enter(at, CONNECTING);
   if (at->fd < 0) {
-    disconnect(at);
+    disconnect(at, "no socket", errno);
     return;
   }
   setsockopt(at->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   setsockopt(at->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   if (connect(at->fd, (struct sockaddr *)&at->address, at->address_octets) < 0 && errno != EINPROGRESS)
-    disconnect(at);
+    disconnect(at, "no connection", errno);
 }
 
 static void greet(twinlink_websocket *socket)
@@ -152,7 +170,7 @@ static void greet(twinlink_websocket *socket)
   int error = 0;
   socklen_t octets = sizeof error;
   if (getsockopt(socket->fd, SOL_SOCKET, SO_ERROR, &error, &octets) < 0 || error != 0) {
-    disconnect(socket);
+    disconnect(socket, "no connection", error);
     return;
   }
   const char *brackets = strchr(socket->host, ':') != NULL ? "[]" : "";
@@ -193,13 +211,16 @@ static void read_reply(twinlink_websocket *socket)
   const char *end = strstr(reply, "\r\n\r\n");
   if (end == NULL) {
     if (octets == REPLY_OCTETS)
-      disconnect(socket);
+      disconnect(socket, "the listener's reply to the handshake is too long", 0);
     return;
   }
   bool accepted = strncmp(reply, "HTTP/1.1 101", 12) == 0 && has_header(reply, "sec-websocket-accept", ACCEPT) &&
                   has_header(reply, "sec-websocket-protocol", "twinlink.1");
   if (!accepted) {
-    disconnect(socket);
+    char what[128];
+    snprintf(what, sizeof what, "the listener refused the handshake, or is none of twinlink: %.*s",
+             (int)strcspn(reply, "\r\n"), reply);
+    disconnect(socket, what, 0);
     return;
   }
   in->first = (size_t)(end - reply) + 4;
@@ -250,7 +271,7 @@ static void put_message(twinlink_websocket *socket, const struct twinlink_frame 
   uint8_t mask[4], topic[256];
   struct buffer *out = &socket->out;
   if (frame->topic_octets >= sizeof topic || frame->size > socket->longest_out - HEAD_OCTETS - sizeof topic)
-    return; /* longer than the caller said: it stays outstanding */
+    return; /* no such frame: the node drops what is longer than send_max_octets */
   topic[0] = (uint8_t)frame->topic_octets;
   memcpy(topic + 1, frame->topic, frame->topic_octets);
   size_t before = 1 + frame->topic_octets;
@@ -278,7 +299,7 @@ static void flush(twinlink_websocket *socket)
     ssize_t sent = send(socket->fd, out->of + out->first, out->end - out->first, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno != EAGAIN && errno != EINTR)
-        disconnect(socket);
+        disconnect(socket, "cannot send", errno);
       return;
     }
     out->first += (size_t)sent;
@@ -290,9 +311,10 @@ static void flush(twinlink_websocket *socket)
 
 static void give_message(twinlink *link, const uint8_t *message, size_t octets)
 {
-  if (octets >= 1 && message[0] >= 1 && octets > message[0])
-    twinlink_receive(link, (const char *)message + 1, message[0], message + 1 + message[0], octets - 1 - message[0],
-                     twinlink_mono_ns(), twinlink_now_ns());
+  size_t head = octets > 0 ? 1u + message[0] : 0; /* with the topic; of a message that is shorter, nothing counts */
+  head = head < octets ? head : octets;
+  twinlink_receive(link, (const char *)message + (head > 0), head > 0 ? head - 1 : 0, message + head, octets - head,
+                   twinlink_mono_ns(), twinlink_now_ns());
 }
 
 /* False: the connection is to be ended, as the frame breaks RFC 6455 or is longer than this node takes. */
@@ -362,7 +384,7 @@ static void read_socket(twinlink_websocket *socket, twinlink *link)
   in->end -= in->first, in->first = 0;
   ssize_t got = recv(socket->fd, in->of + in->end, in->room - in->end, 0);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-    disconnect(socket);
+    disconnect(socket, got == 0 ? "the listener ended the connection" : "cannot receive", got == 0 ? 0 : errno);
     return;
   }
   socket->drained = got < 0 || (size_t)got < in->room - in->end;
@@ -373,7 +395,7 @@ static void read_socket(twinlink_websocket *socket, twinlink *link)
   if (socket->state == GREETING)
     read_reply(socket);
   if (socket->state == OPEN && !take_frames(socket, link))
-    disconnect(socket);
+    disconnect(socket, "the listener ended the WebSocket, broke RFC 6455, or sent a message that is too long", 0);
 }
 
 /* ---- Driving ---- */
@@ -414,9 +436,9 @@ void twinlink_websocket_step(twinlink_websocket *socket, twinlink *link, uint64_
   if (socket->state == CLOSED && age_ns(socket->since_ns) >= RETRY_NS)
     start_connecting(socket);
   if ((socket->state == CONNECTING || socket->state == GREETING) && age_ns(socket->since_ns) > ATTEMPT_NS)
-    disconnect(socket);
+    disconnect(socket, "no answer within a second", 0);
   if (socket->state == OPEN && age_ns(socket->heard_ns) > SILENT_NS)
-    disconnect(socket); /* hellos come five times a second: a new connection is quicker than TCP's own repair */
+    disconnect(socket, "nothing has come for 3 seconds", 0); /* hellos come five times a second: a new connection is quicker than TCP's own repair */
   wait_readable(socket, link, wait_ns);
   if ((socket->state == GREETING || socket->state == OPEN) && !socket->drained)
     read_socket(socket, link);
@@ -451,5 +473,5 @@ void twinlink_websocket_close(twinlink_websocket *socket, twinlink *link, uint64
     if (socket->fd >= 0 && shutdown(socket->fd, SHUT_WR) == 0)
       await_end(socket, begin, within_ns);
   }
-  disconnect(socket);
+  disconnect(socket, "this node has ended", 0);
 }

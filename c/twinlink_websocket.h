@@ -14,16 +14,15 @@ extern "C" {
 typedef struct twinlink_websocket twinlink_websocket;
 
 struct twinlink_websocket_config {
-  const char *host; /* an IPv4 or IPv6 address */
+  const char *host; /* an IPv4 or IPv6 address: names are not looked up */
   uint16_t port;
-  uint64_t epoch;        /* of the node, which the listener is told */
-  size_t send_octets;    /* of the longest payload that the node sends; of a longer one, and behind it, nothing arrives */
-  size_t receive_octets; /* of the longest payload that it takes */
+  const struct twinlink_config *node; /* which twinlink_init() was given: its epoch and longest payloads count */
 };
 
 TWINLINK_API size_t twinlink_websocket_memory_octets(const struct twinlink_websocket_config *config);
 
-/* In the caller's memory, aligned to 64 octets.  NULL: that is too small, or the address is none. */
+/* In the caller's memory, aligned to 64 octets, which is the caller's again after twinlink_websocket_close().  What the
+ * configuration points to is copied.  NULL: the memory is too small, or the address is none. */
 TWINLINK_API twinlink_websocket *twinlink_websocket_init(void *memory, size_t octets,
                                                          const struct twinlink_websocket_config *config);
 
@@ -35,6 +34,9 @@ TWINLINK_API void twinlink_websocket_step(twinlink_websocket *socket, twinlink *
 TWINLINK_API void twinlink_websocket_close(twinlink_websocket *socket, twinlink *link, uint64_t within_ns);
 
 TWINLINK_API bool twinlink_websocket_is_open(const twinlink_websocket *socket);
+
+/* Why there is no connection, or why the last one ended; NULL: none has failed.  Valid until the next call. */
+TWINLINK_API const char *twinlink_websocket_problem(const twinlink_websocket *socket);
 
 /* The clocks that the driver uses: monotonic, and Unix time, in ns. */
 TWINLINK_API uint64_t twinlink_mono_ns(void);

@@ -94,9 +94,10 @@ static bool read_message(struct twinlink_zeromq *socket, twinlink *link)
   zmq_msg_init(&topic), zmq_msg_init(&frame);
   bool got = zmq_msg_recv(&topic, socket->in, ZMQ_DONTWAIT) >= 0;
   bool two = got && zmq_msg_more(&topic) && zmq_msg_recv(&frame, socket->in, ZMQ_DONTWAIT) >= 0;
-  if (two && !zmq_msg_more(&frame))
-    twinlink_receive(link, zmq_msg_data(&topic), zmq_msg_size(&topic), zmq_msg_data(&frame), zmq_msg_size(&frame),
-                     clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
+  bool whole = two && !zmq_msg_more(&frame);
+  if (got) /* of another number of parts it has no frame, which the node counts */
+    twinlink_receive(link, zmq_msg_data(&topic), zmq_msg_size(&topic), zmq_msg_data(&frame),
+                     whole ? zmq_msg_size(&frame) : 0, clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_REALTIME));
   while (two && zmq_msg_more(&frame) && zmq_msg_recv(&frame, socket->in, ZMQ_DONTWAIT) >= 0)
     ;
   zmq_msg_close(&topic), zmq_msg_close(&frame);

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
 from .errors import MalformedPayload, PayloadTooLarge
+from .text_payload import short_json
 
 MAX_PRBS = 275  # 3GPP TS 38.101-1: at most 273 PRBs; TS 38.331 maxNrofPhysicalResourceBlocks
 MAX_ID_LENGTH = 64
@@ -196,12 +197,7 @@ def unread_id(epoch: int, sequence: int) -> str:
 
 
 def _object(payload: bytes | memoryview, names: set[str], optional: str | None = None) -> dict[str, Any]:
-    if len(payload) > MAX_OCTETS:
-        raise MalformedPayload(f"{len(payload)} octets, of which at most {MAX_OCTETS} are read")
-    try:
-        fields = json.loads(bytes(payload))
-    except (ValueError, RecursionError) as error:
-        raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
+    fields = short_json(payload, MAX_OCTETS)
     if not isinstance(fields, dict) or set(fields) - {optional} != names:
         raise MalformedPayload(f"a JSON object with exactly the fields {', '.join(sorted(names))} is expected")
     return fields

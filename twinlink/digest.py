@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from .errors import MalformedPayload
 from .slots import MAX_PRBS, SlotSpectrum, is_slots, power_per_prb
 from .spectrum import Spectrum
+from .text_payload import short_json
 
 FLOW, REQUEST_FLOW = "digest", "digest-request"
 VERSION = 1
@@ -177,12 +178,7 @@ class DigestRequest:
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> "DigestRequest":
         """Read a payload.  Raises MalformedPayload saying what is wrong."""
-        if len(payload) > MAX_REQUEST_OCTETS:
-            raise MalformedPayload(f"{len(payload)} octets, of which at most {MAX_REQUEST_OCTETS} are read")
-        try:
-            fields = json.loads(bytes(payload))
-        except (ValueError, RecursionError) as error:
-            raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
+        fields = short_json(payload, MAX_REQUEST_OCTETS)
         if not isinstance(fields, dict) or set(fields) != {"node", "reason"}:
             raise MalformedPayload("a JSON object with exactly the fields node, reason is expected")
         if not all(isinstance(value, str) and len(value) <= MAX_REASON_LENGTH for value in fields.values()):

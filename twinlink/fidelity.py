@@ -78,6 +78,11 @@ class WindowScore:
         """The least of the parts."""
         return min(part for part in self.parts.values() if part is not None)
 
+    @property
+    def heard(self) -> float:
+        """The least of the parts that do not depend on what the twin makes of the records."""
+        return min(part for name, part in self.parts.items() if part is not None and name != "kpm")
+
     def as_dict(self) -> dict[str, Any]:
         """All of it, for a log or a file."""
         kpms = {name: kpm and kpm.described() for name, kpm in (("kpm", self.kpm), ("kpm_gnb", self.kpm_gnb))}

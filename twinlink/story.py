@@ -32,6 +32,7 @@ from .control import EXPIRED, MAX_ID_LENGTH, MAX_PRBS, REPLACED, PrbBlockResult
 from .errors import MalformedPayload
 from .prbs import format_prbs
 from .stats import ClockOffset
+from .text_payload import short_json
 
 COLUMN = "story"  # of the state prb-block
 Way = Literal["seen", "tried", "signed", "sent", "installed", "on air", "effect"]
@@ -221,12 +222,7 @@ def encode(stories: list[Story]) -> bytes:
 
 def decode(payload: bytes | memoryview) -> list[Story]:
     """Read such a value; raises MalformedPayload."""
-    if len(payload) > MAX_OCTETS:
-        raise MalformedPayload(f"{len(payload)} octets, of which at most {MAX_OCTETS} are read")
-    try:
-        fields = json.loads(bytes(payload))
-    except (ValueError, RecursionError) as error:
-        raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
+    fields = short_json(payload, MAX_OCTETS)
     if not isinstance(fields, list) or len(fields) > MAX_STORIES:
         raise MalformedPayload(f"stories are a list of at most {MAX_STORIES}")
     return [Story.of(one) for one in fields]

@@ -63,6 +63,16 @@ def decode_json(payload: bytes | memoryview) -> Any:
         raise MalformedPayload(f"the payload is not JSON: {error}; {advice(payload, 'json')}") from error
 
 
+def short_json(payload: bytes | memoryview, most_octets: int) -> Any:
+    """The JSON value in a payload of a format of twinlink, of at most so many octets.  Raises MalformedPayload."""
+    if len(payload) > most_octets:
+        raise MalformedPayload(f"{len(payload)} octets, of which at most {most_octets} are read")
+    try:
+        return json.loads(bytes(payload))
+    except (ValueError, RecursionError) as error:
+        raise MalformedPayload(f"not UTF-8 JSON: {error}") from error
+
+
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number in JSON")
 

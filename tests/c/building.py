@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "c"
-STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
+STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Werror", "-pedantic")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 NO_COMPILER = "no C compiler is found: install gcc or clang, or name one in CC"
 

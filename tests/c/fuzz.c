@@ -230,8 +230,8 @@ int main(int count, char **arguments)
       {.name = "g", .ring_octets = 4096, .messages = 16}};
   struct twinlink_config config = {.abi = TWINLINK_ABI, .octets = sizeof config, .node = "node", .epoch = OWN, .flows = flows,
                                    .flow_count = 2, .in_flight_octets = 5000, .receive_flow = "control",
-                                   .receive_max_octets = 300, .receive_slots = 4};
-  struct twinlink_websocket_config reached = {.host = "127.0.0.1", .port = 1, .epoch = OWN, .send_octets = 2000, .receive_octets = 300};
+                                   .receive_max_octets = 300, .receive_slots = 4, .send_max_octets = 2000};
+  struct twinlink_websocket_config reached = {.host = "127.0.0.1", .port = 1, .node = &config};
   size_t octets = twinlink_memory_octets(&config), socket_octets = twinlink_websocket_memory_octets(&reached);
   twinlink *link = NULL;
   fail_if(twinlink_init(&link, aligned_alloc(64, octets), octets, &config, now_ns) != 0, "no node");

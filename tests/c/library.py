@@ -34,7 +34,8 @@ class FlowConfig(ct.Structure):
 class Config(ct.Structure):
     _fields_ = [
         ("abi", u32), ("octets", u32), ("node", text), ("epoch", u64), ("flows", ct.POINTER(FlowConfig)),
-        ("flow_count", u32), ("in_flight_octets", u64), ("receive_flow", text), ("receive_max_octets", u32),
+        ("flow_count", u32), ("send_max_octets", u32), ("in_flight_octets", u64), ("receive_flow", text),
+        ("receive_max_octets", u32),
         ("receive_slots", u32), ("on_event", OnEvent), ("on_message", OnMessage), ("context", ct.c_void_p),
     ]  # fmt: skip
 
@@ -82,6 +83,7 @@ def load(directory: Path) -> ct.CDLL:
         "memory_octets": (size_t, [ct.POINTER(Config)]),
         "init": (ct.c_int, [ct.POINTER(pointer), pointer, size_t, ct.POINTER(Config), u64]),
         "error_text": (text, [ct.c_int]),
+        "wrong_member": (text, [ct.POINTER(Config)]),
         "flow_at": (pointer, [pointer, u32]),
         "reserve": (pointer, [pointer, size_t]),
         "commit": (u64, [pointer, size_t, u64]),
@@ -124,13 +126,14 @@ class Node:
         self.link = ct.c_void_p()
         error = library.twinlink_init(ct.byref(self.link), address, octets, ct.byref(config), now_ns)
         if error:
-            raise ValueError(library.twinlink_error_text(error).decode())
+            member = library.twinlink_wrong_member(ct.byref(config)) or b""
+            raise ValueError(f"{member.decode()}: {library.twinlink_error_text(error).decode()}")
 
     def _take_event(self, _: object, event: "ct._Pointer[Event]") -> None:
         one = event.contents
         fields: dict[str, object] = {"event": EVENTS[one.kind], "epoch": one.epoch, "first": one.first, "end": one.end}
         for name in ("node", "flow", "reason"):
-            fields[name] = (getattr(one, name) or b"").decode()
+            fields[name] = getattr(one, name).decode()  # never NULL
         self.events.append(fields)
 
     def _take_message(self, _: object, message: "ct._Pointer[Message]") -> None:

@@ -98,8 +98,8 @@ int main(int count, char **arguments)
     return 2;
   int messages = atoi(arguments[4]);
   size_t size = (size_t)atoi(arguments[5]);
-  struct twinlink_websocket_config reached = {.host = arguments[2], .port = (uint16_t)atoi(arguments[3]), .epoch = epoch,
-                                              .send_octets = size, .receive_octets = 65536};
+  struct twinlink_config node = {.epoch = epoch, .send_max_octets = (uint32_t)size};
+  struct twinlink_websocket_config reached = {.host = arguments[2], .port = (uint16_t)atoi(arguments[3]), .node = &node};
   size_t octets = twinlink_websocket_memory_octets(&reached);
   twinlink_websocket *at = twinlink_websocket_init(aligned_alloc(64, octets), octets, &reached);
   uint8_t *payload = calloc(1, size + TWINLINK_HEADER_OCTETS);

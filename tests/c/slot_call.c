@@ -110,9 +110,8 @@ int main(int count, char **arguments)
     return 2;
   struct twinlink_flow_config flow = {.name = "spectrum", .ring_octets = RING, .messages = 1024, .reserve_octets = 8 << 20};
   struct twinlink_config config = {.abi = TWINLINK_ABI, .octets = sizeof config, .node = "gnb", .epoch = epoch, .flows = &flow,
-                                   .flow_count = 1};
-  struct twinlink_websocket_config reached = {.host = arguments[1], .port = (uint16_t)atoi(arguments[2]), .epoch = epoch,
-                                              .send_octets = SLOT, .receive_octets = 65536};
+                                   .flow_count = 1, .send_max_octets = SLOT};
+  struct twinlink_websocket_config reached = {.host = arguments[1], .port = (uint16_t)atoi(arguments[2]), .node = &config};
   twinlink *link = NULL;
   size_t octets = twinlink_memory_octets(&config), socket_octets = twinlink_websocket_memory_octets(&reached);
   if (twinlink_init(&link, aligned_alloc(64, octets), octets, &config, twinlink_mono_ns()) != TWINLINK_OK)

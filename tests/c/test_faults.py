@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from tests.c.building import ROOT, SOURCES, build, has_libzmq, needs_compiler, whole
 from tests.c.running import Program, start_module, start_slots
-from twinlink.testing import free_endpoint
+from twinlink.testing import free_endpoint, patience
 
 pytestmark = needs_compiler
+needs_libzmq = pytest.mark.skipif(not has_libzmq(), reason="no zmq.h is found: install libzmq3-dev")
 PACE = 250  # slots a second, of 71 KB
 HELD_BY_A_KILL = 64  # slots at most that a killed twin had acknowledged and not written yet
 
@@ -81,12 +83,30 @@ def test_slots_and_decisions_arrive(started: Start, slots_program: Path) -> None
     assert stats["decisions"] >= stats["sent"] // 100  # the last may come too late
 
 
+def over_zeromq(directory: Path) -> Path:
+    sources = (ROOT / "tests/c/over_zeromq.c", SOURCES / "twinlink_zeromq.c", SOURCES / "twinlink.c")
+    return build(directory / "over_zeromq", *sources, libraries=("-lzmq",))
+
+
+@needs_libzmq
+@pytest.mark.parametrize("parts", [[b"traffic/f"], [b"traffic/f", b"TL", b"more"]], ids=["one", "three"])
+def test_what_is_no_message_over_zeromq_is_counted(started: Start, tmp_path: Path, parts: list[bytes]) -> None:
+    endpoint = free_endpoint(2)
+    with zmq.Context() as context, context.socket(zmq.PUB) as publisher:
+        publisher.bind(endpoint.replace("tcp/", "tcp://"))
+        sender = started(Program(over_zeromq(tmp_path), "127.0.0.1", port_of(endpoint), 1))
+        until = time.monotonic() + patience()
+        while not any('"malformed"' in line for line in sender.lines) and time.monotonic() < until:
+            publisher.send_multipart(parts)
+            time.sleep(0.01)
+    assert any('"malformed"' in line for line in sender.lines)
+
+
 @whole
-@pytest.mark.skipif(not has_libzmq(), reason="no zmq.h is found: install libzmq3-dev")
+@needs_libzmq
 def test_messages_over_zeromq(started: Start, tmp_path: Path) -> None:
     """Twice, with a twin that is killed in between: the second session takes over."""
-    sources = (ROOT / "tests/c/over_zeromq.c", SOURCES / "twinlink_zeromq.c", SOURCES / "twinlink.c")
-    program = build(tmp_path / "over_zeromq", *sources, libraries=("-lzmq",))
+    program = over_zeromq(tmp_path)
     endpoint = free_endpoint(2)
     first = twin(started, endpoint, "zeromq")
     sender = started(Program(program, "127.0.0.1", port_of(endpoint), 3000))

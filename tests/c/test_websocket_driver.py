@@ -4,6 +4,7 @@ import ctypes as ct
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,8 +25,7 @@ ACCEPTED = (
 
 class DriverConfig(ct.Structure):
     _fields_ = [
-        ("host", ct.c_char_p), ("port", ct.c_uint16), ("epoch", ct.c_uint64), ("send_octets", ct.c_size_t),
-        ("receive_octets", ct.c_size_t),
+        ("host", ct.c_char_p), ("port", ct.c_uint16), ("node", ct.POINTER(Config)),
     ]  # fmt: skip
 
 
@@ -43,6 +43,7 @@ class Driven:
             ("init", ct.c_void_p, [ct.c_void_p, ct.c_size_t, ct.POINTER(DriverConfig)]),
             ("step", None, [ct.c_void_p, ct.c_void_p, ct.c_uint64]),
             ("close", None, [ct.c_void_p, ct.c_void_p, ct.c_uint64]),
+            ("problem", ct.c_char_p, [ct.c_void_p]),
         ):
             function: Any = getattr(self.library, f"twinlink_websocket_{name}")
             function.restype, function.argtypes = result, arguments
@@ -50,12 +51,18 @@ class Driven:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(patience())
         config = Config(
-            abi=ABI, octets=ct.sizeof(Config), node=b"c", epoch=EPOCH, in_flight_octets=2**30, receive_slots=1
+            abi=ABI,
+            octets=ct.sizeof(Config),
+            node=b"c",
+            epoch=EPOCH,
+            in_flight_octets=2**30,
+            receive_slots=1,
+            send_max_octets=send_octets,
         )
         self.node = Node(
             self.library, config, [FlowConfig(b"f", 2**24, 4096, 0, 2**30)], self.library.twinlink_mono_ns()
         )
-        reached = DriverConfig(b"127.0.0.1", self._listener.getsockname()[1], EPOCH, send_octets, 1000)
+        reached = DriverConfig(b"127.0.0.1", self._listener.getsockname()[1], ct.pointer(config))
         octets = self.library.twinlink_websocket_memory_octets(ct.byref(reached))
         self._memory = ct.create_string_buffer(b"\xaa" * (octets + 64 + GUARD))
         begin = -ct.addressof(self._memory) % 64
@@ -91,6 +98,20 @@ class Driven:
 
     def close(self) -> None:
         self.library.twinlink_websocket_close(self._driver, self.node.link, int(patience() * 1e9))
+
+    def problem(self) -> bytes | None:
+        said: bytes | None = self.library.twinlink_websocket_problem(self._driver)
+        return said
+
+    def refuse_next(self) -> None:
+        self._listener.setblocking(False)
+        opened = None
+        while opened is None:
+            self.step()
+            with suppress(BlockingIOError):
+                opened, _ = self._listener.accept()
+        self.opened = opened
+        self.opened.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
 
     def _receive(self) -> bool:
         try:
@@ -133,16 +154,16 @@ def driven(library: ct.CDLL) -> Iterator[Driven]:
     one.opened.close()
 
 
-def test_a_longer_message_than_was_said_overwrites_nothing(driven: Driven) -> None:
+def test_a_longer_message_than_was_said_is_named_and_holds_up_nothing(driven: Driven) -> None:
     now_ns = driven.library.twinlink_mono_ns()
-    assert driven.node.send(0, bytes(1_000_000), now_ns)
+    assert not driven.node.send(0, bytes(71_321), now_ns)
     assert driven.node.send(0, b"short", now_ns)
     while not any(one[3] == Kind.DATA for one in driven.arrived):
         driven.step()
         driven.read()
     (short,) = (one for one in driven.arrived if one[3] == Kind.DATA)
     assert short[HEADER_OCTETS:] == b"short"
-    assert driven.node.flow_stats(0).outstanding == 2  # it is not lost in silence
+    assert (driven.node.flow_stats(0).dropped, driven.node.flow_stats(0).outstanding) == (1, 1)
     assert driven.guard == b"\xaa" * (len(driven.guard) - 1) + b"\0"
 
 
@@ -162,3 +183,17 @@ def test_the_end_is_said_behind_what_waits(driven: Driven, unread: bytes) -> Non
     driven.opened.close()
     closing.join()
     assert driven.arrived[-1][3] == Kind.BYE
+
+
+def test_what_ends_a_connection_is_said_and_what_is_no_message_is_counted(driven: Driven) -> None:
+    driven.opened.sendall(b"\x82\x00" + b"\x82\x02\x09a")  # empty, and shorter than its topic
+    while driven.node.stats().malformed < 2:
+        driven.step()
+    assert driven.problem() is None
+    driven.opened.shutdown(socket.SHUT_WR)
+    while driven.problem() is None:
+        driven.step()
+    assert driven.problem() == b"the listener ended the connection"
+    driven.refuse_next()
+    while driven.problem() != b"the listener refused the handshake, or is none of twinlink: HTTP/1.1 403 Forbidden":
+        driven.step()

@@ -60,8 +60,8 @@ def test_one_file_for_all_says_what_each_would_do(check: Check) -> None:
     code, said, _ = check("exporter", file=FILE, TWINLINK_NODE="gnb-7")
     assert code == 0
     assert "connecting to tcp/10.0.0.5:7447 (ports 7447 to 7448) as gnb-7" in said
-    assert "on spectrum, digest, control-result and state.prb-block each at most 16 MiB" in said
-    assert "on control, digest-request and state.prb-block each at most 8 MiB" in said
+    assert "on spectrum, digest, kpm, control-result and state.prb-block each at most 16 MiB" in said
+    assert "on control, digest-request, kpm and state.prb-block each at most 8 MiB" in said
     assert "E3: auto: setup ipc:///tmp/dapps/setup" in said
     assert "protected PRBs: 0-12,50" in said
     assert "http: 0.0.0.0:9464" in said

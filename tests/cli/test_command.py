@@ -130,6 +130,13 @@ def test_streams_that_are_closed_or_full(
             assert "standard output" in run.err
 
 
+def test_a_table_on_a_full_disk_says_so_where_python_does_not_buffer(start: Start) -> None:
+    with Path("/dev/full").open("wb") as full:
+        run = start("doctor", stdout=full, env={"PYTHONUNBUFFERED": "1"})  # as in containers
+    assert run.code() == 2
+    assert "standard output cannot be written: No space left on device" in run.err
+
+
 def test_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "twinlink", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("twinlink ")

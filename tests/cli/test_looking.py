@@ -13,9 +13,10 @@ import pytest
 import twinlink
 from tests.cli.running import Start
 from twinlink import npy, signed_payload
+from twinlink.appkit.console import rendered
 from twinlink.appkit.mgen_message import Address, Packet
 from twinlink.cli import known_flows
-from twinlink.cli.looking import fitted, seen_from_here
+from twinlink.cli.looking import fitted, seen_from_here, table_of
 from twinlink.cli.payload_line import HEAD_OCTETS, payload_format, payload_line
 from twinlink.cli.sub import Columns, message_line
 from twinlink.events import Event, PeerDown, PeerUp
@@ -155,6 +156,20 @@ def test_list_and_top_from_one_end(start: Start, endpoint: str) -> None:
         assert peer["unseen"] >= 1
     assert known_flows.path().read_text().split() == ["at-rest", "telemetry"]
     assert "twin-1" not in "".join(shown.out)
+
+
+@pytest.mark.parametrize("columns", [30, 80, 200])
+def test_a_terminal_of_any_width_shows_whose_figures_they_are(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich gives the room of the names to the figures, and cuts these."""
+    master, terminal = pty.openpty()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with os.fdopen(master, "rb"), os.fdopen(terminal, "w") as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        table = table_of("key", "column", "set by", "age s", "ends in s", words=3)
+        table.add_row("cell-1", "desired", "twin-1", "123.456", "0.123456")
+        shown = rendered(table)
+    assert max(map(len, shown.splitlines())) <= columns
+    assert {"cell-1", "desired", "twin-1", "123.456", "0.123456"} <= set(re.split("[ ,:\n]+", shown))
 
 
 def test_a_terminal_that_reads_nothing_holds_up_no_flow(start: Start, endpoint: str) -> None:

@@ -43,6 +43,35 @@ def test_shows_sets_and_removes(start: Start) -> None:
         assert state["cell-1"].desired is not None
 
 
+def test_the_removal_of_a_value_that_is_not_there_says_so(start: Start) -> None:
+    at = free_endpoint()
+    with twinlink.open("zeromq", listen=at, node="twin-1") as link:
+        state = link.state("prb-block")
+        state.desire("cell-1", "here")
+        removing = start("state", "remove", "prb-block", "cell-l", "--connect", at)
+        assert removing.code() == 0
+        assert "cell-l has no value desired to remove: `twinlink state show prb-block` lists them" in removing.err
+        removing = start("state", "remove", "prb-block", "cell-1", "--connect", at)
+        assert removing.code() == 0
+        assert "to remove" not in removing.err
+
+
+def test_a_mirror_has_no_states(start: Start) -> None:
+    with (
+        twinlink.open("zeromq", listen=free_endpoint(), node="twin-1") as link,
+        link.mirror(free_endpoint()) as mirror,
+    ):
+        link.state("mode").desire("cell-1", "here")
+        runs = [
+            start("state", *words, "--connect", mirror.endpoint)
+            for words in (["show", "mode"], ["set", "mode", "a", "b"])
+        ]
+        for run in runs:
+            assert run.code() == 1
+            assert "a mirror is there, which shows flows and has no states" in run.err
+            assert not run.out
+
+
 def test_watches_and_holds_a_value_until_it_is_interrupted(start: Start) -> None:
     at = free_endpoint()
     with twinlink.open("zeromq", listen=at, node="twin-1") as link:

@@ -1,12 +1,14 @@
 """From where on a peer owes us something, and what is a gap."""
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.pair import Outlet
 from tests.core.receiving import OURS, THEIRS, data, driver_on
 from twinlink.events import Event, Gap
-from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame, parse_nak
+from twinlink.protocol.frames import HELLO_TOPIC, AbandonReason, Hello, Kind, abandoned_body, frame, parse, parse_nak
 from twinlink.protocol.liveness import SEARCH_INTERVAL_NS
 from twinlink.protocol.peers import NO_START_HELLOS, NO_START_NS
 from twinlink.protocol.rangeset import RangeSet
@@ -30,17 +32,20 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     """
     end, since = 17, stood + joined if tells else stood
     reported: list[Event] = []
-    driver = driver_on(Outlet(), "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    transport = Outlet()
+    driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
     receive_flow = driver.session.messages.flow("flow")
     receive_flow.subscribed = True
     taken: list[int] = []
     receive_flow.handler = lambda message: taken.append(message.sequence)
+    begin_ns = time.monotonic_ns()
     detecting = frozenset(["flow"] if detect else [])
 
     def hello(number: int, placing: dict[int, dict[str, int]]) -> None:
-        heard = {OURS: number} if number > 1 else {}
+        heard = {OURS: newest_hello(transport)} if number > 1 else {}
         body = Hello("theirs", heard, {"flow": stood}, True, detecting, start_sequences=placing).encode()
-        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), number * NO_START_NS, False)
+        mono_ns = begin_ns + number * NO_START_NS
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), mono_ns, False)
 
     hello(1, {})
     early = {sequence for sequence in early if sequence < since}
@@ -49,7 +54,7 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
         data(driver, sequence, at_once=True)
     for sequence in owed[:told_after]:
         data(driver, sequence, at_once=True)
-    for number in range(2, 2 + NO_START_HELLOS):
+    for number in range(2, 3 + NO_START_HELLOS):  # when it says the first one, it does not know that it is heard
         hello(number, {THEIRS + 1: {"flow": end}} | ({OURS: {"flow": since}} if tells else {}))
     for sequence in owed[told_after:]:
         data(driver, sequence, at_once=True)
@@ -66,6 +71,12 @@ def test_what_left_before_we_joined_is_no_gap_unless_some_before_it_came(
     assert taken == came
     assert receive_flow.stats()["missing"] == len(gaps)
     assert receive_flow.stats()["conflated"] == receive_flow.stats()["held"] == 0
+
+
+def newest_hello(transport: Outlet) -> int:
+    """The number of the last hello that this side has said; before the first one, of one that it may have said."""
+    numbers = [parse(octets)[2] for topic, octets in transport.sent if topic == HELLO_TOPIC]
+    return numbers[-1] if numbers else 1
 
 
 def test_what_was_missing_before_anybody_was_up_is_asked_for_again_then() -> None:
@@ -102,3 +113,26 @@ def test_a_peer_on_a_long_path_has_time_to_say_from_where_on_it_owes() -> None:
     data(driver, 4, at_once=True)
     assert not [event for event in reported if isinstance(event, Gap)]
     assert driver.session.messages.flow("flow").streams[THEIRS].reorder_buffer is None
+
+
+def test_a_peer_that_reads_late_that_it_is_heard_says_from_where_on_it_owes_however_late_that_is() -> None:
+    """Its thread that says hello goes on while the one that reads stands still: those hellos say nothing of it."""
+    reported: list[Event] = []
+    transport = Outlet()
+    driver = driver_on(transport, "ours", OURS, 1024 * 1024, 64 * 1024, reported.append)
+    driver.session.messages.flow("flow").subscribed = True
+    begin_ns, first = time.monotonic_ns(), 0
+    for number in range(1, 60):
+        body = Hello("theirs", {OURS: first} if first else {}, {"flow": 0}, True, frozenset(["flow"])).encode()
+        mono_ns = begin_ns + number * SEARCH_INTERVAL_NS
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), mono_ns, False)
+        first = first or newest_hello(transport)
+        if number == 50:
+            data(driver, 3, at_once=True)
+    starts = {OURS: {"flow": 3}}
+    heard, detecting = {OURS: newest_hello(transport)}, frozenset(["flow"])
+    body = Hello("theirs", heard, {"flow": 4}, True, detecting, start_sequences=starts).encode()
+    octets = frame(Kind.HELLO, THEIRS, 60, 1, body)
+    driver.receive(HELLO_TOPIC, octets, begin_ns + 60 * SEARCH_INTERVAL_NS, False)
+    data(driver, 4, at_once=True)
+    assert not [event for event in reported if isinstance(event, Gap)]

@@ -162,3 +162,11 @@ def test_every_argument_of_open_stands_in_the_library_page() -> None:
 def test_every_option_of_a_transport_stands_on_its_page(transport: str, page: str) -> None:
     options = {field.name for field in fields(transport_class(transport).options_class)}
     assert options - words_in_code(page) == set()
+
+
+def test_every_limit_of_an_agent_is_on_its_page() -> None:
+    source = (ROOT / "apps/exporter/twinlink_exporter/agent_limits.py").read_text(encoding="utf-8")
+    names = re.findall(r'Limit\("([a-z-]+)"', source)
+    page = (ROOT / "docs" / "e3.md").read_text(encoding="utf-8")
+    assert len(names) >= 8
+    assert [name for name in names if f"`{name}`" not in page] == []

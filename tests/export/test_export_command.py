@@ -1,6 +1,7 @@
 """The commands `export` and `import`, as a user runs them."""
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -120,3 +121,16 @@ def test_a_full_disk_is_named_and_nothing_is_left(name: str, start: Start, tmp_p
     assert f"{folder / name}" in run.err
     assert "make room there" in run.err
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.npz", "x.sigmf-meta", "y.mcap"])
+def test_a_folder_that_is_not_there_is_named_with_the_file_that_was_asked_for(
+    name: str, start: Start, tmp_path: Path
+) -> None:
+    recorded = scene.write(tmp_path / "x.mcap", [(0, scene.spectrum(0, n_prbs=4).encode())])
+    sigmf_export.export(Request([recorded], tmp_path / "x.sigmf-meta"))
+    read = ("import", str(tmp_path / "x.sigmf-meta")) if name == "y.mcap" else ("export", str(recorded))
+    run = start(*read, "--out", str(tmp_path / "absent" / name))
+    assert run.code() == 2
+    stem = name.removesuffix("-meta")
+    assert re.search(rf"absent/{stem}(-meta|-data)?: No such file or directory; check the path", run.err)

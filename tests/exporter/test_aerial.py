@@ -22,7 +22,7 @@ from .twin_side import propose, receive, results
 
 CARRIER = Carrier(24, 15_000)
 SLOT_S = 0.005
-STREAMS = [1, 4, 5, 6, 7, 8, 10]
+STREAMS = [1, 4, 5, 6, 7, 8, 10, 25, 26]
 
 
 @contextmanager

@@ -26,7 +26,7 @@ __all__ = ["no_gap"]
 G0, G1, G2A, G2B = e3.ASN1_CODECS.values()
 JSON_G0, JSON_G2, JSON_NESTED = e3.JSON_CODECS.values()
 INLINE = ["inline-only", "no-kpm", "no-policy"]
-SLOTS = ["shared-memory-only"]
+SLOTS = ["shared-memory-only", "no-kpm"]
 OBSERVATIONS = 24  # received of each agent
 N_PRBS = 24
 
@@ -62,7 +62,7 @@ class Form:
 
 
 def aerial(release: str, cells: int = 1) -> Form:
-    limits = [*SLOTS, "no-symbol-mask", "no-control"]
+    limits = ["shared-memory-only", "no-symbol-mask", "no-control"]
     return Form(JSON_NESTED, "zmq", "tcp", 2, limits, True, release, cells, controls=False)
 
 

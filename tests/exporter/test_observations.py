@@ -13,8 +13,8 @@ from twinlink_exporter import slot_reader
 from twinlink_exporter.counters import Counters
 from twinlink_exporter.delays import Delays
 from twinlink_exporter.digests import Digests
-from twinlink_exporter.observation import Carrier
 from twinlink_exporter.kpms import Kpms
+from twinlink_exporter.observation import Carrier
 from twinlink_exporter.observations import Observations
 from twinlink_exporter.reduction import Reduction
 

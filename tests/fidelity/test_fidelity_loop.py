@@ -50,7 +50,7 @@ class Played:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("run")
-    with Running(folder, "zeromq", 57) as run:
+    with Running(folder, "zeromq", 57, emulator=["--kpm"]) as run:
         scores = {line: run.windows_of(line, WINDOWS) for line in (LINES if WHOLE else LINES[:2])}
         scores["again"] = run.windows_of("none", WINDOWS + 1)
         wait_until(lambda: len(run.events("fidelity-good")) == len(run.events("fidelity-low")))
@@ -93,7 +93,8 @@ def test_without_distortion_it_is_as_good_as_1(played: Played) -> None:
     for score in (*played.scores["none"], played.scores["again"][-1]):
         assert score["completeness"] == 1
         assert score["occupancy_error"] == score["spectral_distance_db"] == 0  # the same samples, by the same rule
-        assert score["score"] == score["parts"]["age"]  # 1, unless this machine is very busy
+        # 1 but for what the detector takes for UEs, unless this machine is very busy
+        assert score["score"] == min(score["parts"]["age"], score["parts"]["kpm"])
 
 
 def test_dropped_records(played: Played) -> None:

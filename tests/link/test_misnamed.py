@@ -99,3 +99,16 @@ def test_a_flow_that_is_left_unread_beside_one_that_is_read_is_no_mistake(caplog
         for look in range(20, 20 + 2 * unread_flows.PATIENCE_LOOKS):
             unread.on_tick((look + 1) * unread_flows.LOOK_NS, "twin-1")
         assert caplog.text.count("nothing reads flow 'contrl'") == 1
+
+
+def test_a_state_in_which_nothing_is_set_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = free_endpoint()
+    with twinlink.open("memory", listen=endpoint) as receiving, twinlink.open("memory", connect=endpoint) as sending:
+        sending.wait_ready(patience())
+        receiving.state("prb-block")
+        sending.sender("spectrum").send(b"1")
+        sending.sender("spectrum").flush(patience())
+        unread = unread_flows.UnreadFlows(receiving._session.receiving)
+        for look in range(2 * unread_flows.PATIENCE_LOOKS):
+            unread.on_tick((look + 1) * unread_flows.LOOK_NS, "twin-1")
+        assert caplog.text == ""

@@ -41,6 +41,17 @@ def test_a_message_is_missing_on_the_side_that_lost_it() -> None:
     assert stream["recorded"] == [[0, 2], [3, 4], [6, 8], [9, 10]]
 
 
+def test_octets_are_those_of_the_messages_in_the_file() -> None:
+    account = Account(OWN)
+    arrive(account, 0, 1)
+    account.discard("disk")
+    arrive(account, 2)
+    account.commit()
+    (stream,) = account.described()
+    assert (stream["messages"], stream["octets"]) == (1, len(b"payload"))
+    assert stream["left_out"] == {"disk": [[0, 2]]}
+
+
 def test_a_hello_says_what_is_owed_and_what_was_sent() -> None:
     account = Account(OWN)
     arrive(account, 7)

@@ -9,6 +9,7 @@ import pytest
 import twinlink
 from tests.cli.calling import call
 from tests.cli.running import Start
+from tests.export import scene
 from tests.recording.recordings import rows
 from twinlink.testing import patience
 
@@ -59,6 +60,18 @@ def test_record_and_verify(endpoint: str, start: Start, tmp_path: Path) -> None:
     assert "--overwrite" in refused.err
     assert call("verify", str(out), "--repair", "--overwrite").code() == 1
     assert out.read_bytes() == octets[: len(octets) // 2]
+
+
+def test_a_repaired_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    damaged, made = tmp_path / "run.mcap", tmp_path / "run.repaired.mcap"
+    damaged.write_bytes(scene.write(tmp_path / "x.mcap", [(n, b"x") for n in range(9)]).read_bytes()[:-9])
+    made.write_text("kept")
+    run = call("verify", str(damaged), "--repair")
+    assert run.code() == 3
+    assert f"{made} exists: move it away, or replace it with --overwrite" in run.err
+    assert made.read_text() == "kept"
+    assert call("verify", str(damaged), "--repair", "--overwrite").code() in {0, 1}
+    assert made.read_bytes() != b"kept"
 
 
 def test_what_cannot_be_verified(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from twinlink_replay.trial.heard import STEP_NS, Heard, Rows
 N_PRBS = 106
 
 
-def ue_rows(seed: int, records: int, n_ues: int = 5, n_prbs: int = N_PRBS, mean_grant: float = 25) -> Rows:
+def ue_rows(
+    seed: int | np.random.SeedSequence, records: int, n_ues: int = 5, n_prbs: int = N_PRBS, mean_grant: float = 25
+) -> Rows:
     """Where the emulator's UEs transmit, bool, shape ``(records, n_prbs)``."""
     rows = np.zeros((records, n_prbs), np.bool_)
     rng = np.random.Generator(np.random.PCG64(seed))

@@ -35,9 +35,13 @@ from twinlink_replay.twin.controller import HOLD_NS, MS, Controller
 
 from twinlink.control import PrbBlock
 
+from .cells import interferer_rows, ue_rows
+
 START_S = 2.0  # the emulator begins with an empty carrier, which is not heard
 ARMS = "nothing", "block"
 FIGURES = "used", "blocked", "harm", "taken", "gain"
+COLUMNS = "true", "error", "p95", "bias", "total", "low", "high"  # of what is printed
+RESAMPLES = 4000  # of the episodes, for the intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +83,26 @@ def episode(plan: Plan, seed: int) -> Episode | None:
     n_ues = int(np.random.default_rng(seed).integers(2, 9))
     seconds = START_S + plan.heard_s + 4 + plan.horizon_s
     settings = Settings(seconds=seconds, n_ues=n_ues, seed=10_000 + seed)
-    made = make(settings) if plan.detects else None
     n_records, n_prbs = settings.grid.n_records, settings.n_prbs
-    if made is not None:
-        ue = mark(made.areas, "ue", n_records, n_prbs) > 0
-        interferer = mark(made.areas, "interferer", n_records, n_prbs)
-    else:
-        ue, interferer = _truth(settings)
+    ue, interferer = truth(settings)
     heard = Heard(n_prbs)
-    if made is None:
-        now = _until_new(plan, interferer)
-        for k in range(round(START_S * 100), now):
-            _hear(heard, k, ue[k] | (interferer[k] > 0), interferer[k] > 0)
-        prbs = tuple(np.flatnonzero(interferer[now]).tolist())
-        block = interferer_near(interferer[now : now + plan.steps, prbs] > 0, HOLD_NS // STEP_NS)
-        held = np.zeros((plan.steps, n_prbs), np.bool_)
-        held[:, prbs] = block
-        held[0] = False
-    else:
-        recording = Recording(
-            Path(), settings.grid, made.samples, made.areas, ue, interferer, round(settings.period_ms * MS)
-        )
+    if plan.detects:
+        made = make(settings)
+        marks, period_ns = mark(made.areas, "interferer", n_records, n_prbs), round(settings.period_ms * MS)
+        recording = Recording(Path(), settings.grid, made.samples, made.areas, ue, marks, period_ns)
         found = _decided(plan, recording, heard)
         if found is None:
             return None
         now, prbs, held = found
-    futures = Futures(ue[None, now : now + plan.steps], interferer[None, now : now + plan.steps] > 0)
+    else:
+        now = _until_new(plan, interferer)
+        for k in range(round(START_S * 100), now):
+            _hear(heard, k, ue[k] | interferer[k], interferer[k])
+        prbs = tuple(np.flatnonzero(interferer[now]).tolist())
+        held = np.zeros((plan.steps, n_prbs), np.bool_)
+        held[:, prbs] = interferer_near(interferer[now : now + plan.steps, prbs], HOLD_NS // STEP_NS)
+        held[0] = False
+    futures = Futures(ue[None, now : now + plan.steps], interferer[None, now : now + plan.steps])
     policy = Policy("block", (Span(STEP_MS, plan.steps * STEP_MS, prbs, HOLD_NS // MS),))
     trial = try_policies(fit(heard), [policy], plan.horizon_s, SEEDS)
     full = n_prbs * plan.steps * STEP_MS
@@ -116,19 +114,18 @@ def episode(plan: Plan, seed: int) -> Episode | None:
     return Episode(seed, np.array(true), np.array(foreseen), trial.outcomes[0].refusal is None)
 
 
-def _truth(settings: Settings) -> tuple[Rows, NDArray[np.int32]]:
-    from .cells import interferer_rows, ue_rows
-
+def truth(settings: Settings) -> tuple[Rows, Rows]:
+    """UEs and interferers of the recording that `make` makes, which draws each from a stream of its own."""
     n_records = settings.grid.n_records
-    ue = ue_rows(settings.seed, n_records, settings.n_ues)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(settings.seed)))
+    of_ues, _, _, of_interferers, _ = np.random.SeedSequence(settings.seed).spawn(5)
+    rng = np.random.default_rng(of_interferers)
     episodes = draw_episodes(rng, settings.seconds, settings.n_prbs, settings.inr_db)
-    return ue, interferer_rows(n_records, *episodes).astype(np.int32)
+    return ue_rows(of_ues, n_records, settings.n_ues), interferer_rows(n_records, *episodes)
 
 
-def _until_new(plan: Plan, interferer: NDArray[np.int32]) -> int:
+def _until_new(plan: Plan, interferer: Rows) -> int:
     """50 ms after the first interferer that comes after the cut."""
-    there = (interferer > 0).any(axis=1)
+    there = interferer.any(axis=1)
     return int(np.flatnonzero(there[plan.cut :] & ~there[plan.cut - 1 : -1])[0]) + plan.cut + 5
 
 
@@ -186,21 +183,28 @@ def _true(futures: Futures, held: Rows) -> list[float]:
 
 
 def summary(episodes: list[Episode]) -> dict[str, dict[str, dict[str, float]]]:
-    """Errors in per cent of the carrier's PRB-ms, by arm and figure; `total` in per cent of the true sum."""
+    """Errors in per cent of the carrier's PRB-ms, by arm and figure; `total` in per cent of the true sum.
+
+    `total_low` and `total_high` are the interval of 95 % of that: a bootstrap over whole episodes.
+    """
     true, foreseen = (np.array([getattr(one, name) for one in episodes]) for name in ("true", "foreseen"))
     off = 100 * (foreseen - true)
+    drawn = np.random.default_rng(0).integers(len(episodes), size=(RESAMPLES, len(episodes)))
     made: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in ARMS}
     for a, arm in enumerate(ARMS):
         for f, figure in enumerate(FIGURES):
             if not true[:, a, f].any():
                 continue
             one, sum_of_true = off[:, a, f], 100 * true[:, a, f].sum()
+            low, high = 100 * np.percentile(one[drawn].sum(axis=1), (2.5, 97.5)) / sum_of_true
             made[arm][figure] = {
                 "true": sum_of_true / len(one),
                 "error": float(np.abs(one).mean()),
                 "error_p95": float(np.percentile(np.abs(one), 95)),
                 "bias": float(one.mean()),
                 "total": float(100 * one.sum() / sum_of_true),
+                "total_low": float(low),
+                "total_high": float(high),
             }
     return made
 
@@ -230,8 +234,8 @@ def main(argv: list[str] | None = None) -> int:
         print(json.dumps({**counts, "errors": errors}))
         return 0
     print(", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items()))
-    print("per cent of the carrier's PRB-ms; total: of all episodes together, per cent of the true sum")
-    print(f"{'arm':8} {'figure':8} {'true':>8} {'error':>8} {'p95':>8} {'bias':>8} {'total':>8}")
+    print("per cent of the carrier's PRB-ms; total: of all episodes together, per cent of the true sum; its interval")
+    print(f"{'arm':8} {'figure':8} " + " ".join(f"{name:>8}" for name in COLUMNS))
     for arm, figures in errors.items():
         for figure, one in figures.items():
             print(f"{arm:8} {figure:8} " + " ".join(f"{value:8.2f}" for value in one.values()))

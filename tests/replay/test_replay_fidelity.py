@@ -15,10 +15,11 @@ from twinlink_replay.twin import fidelity as module
 from twinlink_replay.twin.fidelity import SILENT_NS, Fidelity
 
 import twinlink
-from twinlink import digest
+from twinlink import digest, kpm
 from twinlink.appkit.journal import Journal
 from twinlink.digest import WINDOW_NS, Digest, DigestRequest, Settings, Window
 from twinlink.errors import LinkClosed
+from twinlink.kpm import Kpm, Source
 
 EPOCH, BEGIN_NS = 7, 1_800_000_000 * WINDOW_NS
 SETTINGS = Settings(6, 0, 6, 30_000, 3.6e9)
@@ -45,6 +46,7 @@ class Run:
     journal: Journal
     log: Path
     asked: list[bytes]
+    told: list[bytes]
     clock: Clock
     k: int = 0
 
@@ -87,13 +89,13 @@ class Run:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    clock, asked = Clock(), list[bytes]()
+    clock, asked, told = Clock(), list[bytes](), list[bytes]()
     monkeypatch.setattr(module, "time", clock)
     log = tmp_path / "log.jsonl"
     journal = Journal("test", log, stream=io.StringIO())
-    fidelity = Fidelity(journal, asked.append, told.append)
+    fidelity = Fidelity(journal, asked.append, list[bytes]().append)
     fidelity.follow(EPOCH, "gnb-1", replayed=False)
-    made = Run(fidelity, journal, log, asked, clock)
+    made = Run(fidelity, journal, log, asked, told, clock)
     made.record()
     yield made
     journal.__exit__(None, None, None)
@@ -177,6 +179,36 @@ def test_another_session_begins_with_what_is_not_known(run: Run) -> None:
     run.seconds(3).seconds(2, kept=0.5)
     run.fidelity.follow(8, "gnb-2", replayed=False)
     assert (run.fidelity.score(), run.fidelity.low) == (None, False)
+
+
+def test_kpms_that_disagree_make_it_low_and_the_twins_own_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kpm, "MIN_SLOTS", 10)  # as many as there are here
+
+    def send(used: int, epoch: int = EPOCH, source: Source = Source.GNB) -> None:
+        begin_ns = digest.begin_of(run.clock.now_ns) - WINDOW_NS
+        one = Kpm(source, 6, 10, 0, begin_ns, WINDOW_NS, used, 60)
+        run.fidelity.kpm(twinlink.Message(one.encode(), "kpm", 0, epoch, "gnb-1", 0, 0))
+
+    for used in (20, 20, 50):
+        run.seconds(1)
+        send(60, epoch=8)
+        send(60, source=Source.TWIN)
+        send(used)
+        for k in range(10):
+            at_ns = run.clock.now_ns + k * WINDOW_NS // 10
+            record = Record(np.zeros((0, 2), np.int16), k, EPOCH, at_ns, at_ns, at_ns, -1, 30_000, 3.6e9)
+            run.fidelity.analysed([record], np.arange(6)[None] < 2)
+    assert run.fidelity.last
+    assert run.fidelity.last.parts["kpm"] == 1
+    assert not run.fidelity.low
+    run.seconds(1)
+    assert run.fidelity.last.parts["kpm"] == pytest.approx(0.5)
+    assert run.fidelity.low
+    assert "UEs use 0.333 of the uplink's PRBs by the spectrum, and 0.833 by the gNB" in run.fidelity.why_low
+    own = [Kpm.decode(payload) for payload in run.told]
+    assert [(one.source, one.session, one.used, one.available) for one in own] == [(Source.TWIN, EPOCH, 20, 60)] * 2
+    run.fidelity.kpm(twinlink.Message(b"junk", "kpm", 0, EPOCH, "gnb-1", 0, 0))
+    assert run.events() == ["fidelity-low", "digest-asked", "malformed-kpm"]
 
 
 def test_what_cannot_be_read_or_sent_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

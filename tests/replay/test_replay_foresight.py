@@ -3,8 +3,17 @@
 import json
 
 import pytest
+from twinlink_ran_emulator.make_recording import Settings, make
+from twinlink_ran_emulator.truth import mark
 
-from .foresight import main
+from .foresight import main, truth
+
+
+def test_the_truth_that_is_heard_is_that_of_the_recording() -> None:
+    settings = Settings(seconds=5.0, n_ues=3, seed=10_004)
+    areas, shape = make(settings).areas, (settings.grid.n_records, settings.n_prbs)
+    for label, rows in zip(("ue", "interferer"), truth(settings), strict=True):
+        assert ((mark(areas, label, *shape) > 0) == rows).all()
 
 
 @pytest.mark.thorough

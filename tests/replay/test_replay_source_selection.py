@@ -1,6 +1,19 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 from twinlink_replay.blocks.observer import Record
+from twinlink_replay.twin.decision_path import DecisionPath
+from twinlink_replay.twin.decisions import Decisions
+from twinlink_replay.twin.fidelity import Fidelity
 from twinlink_replay.twin.source_selection import ABANDON_AFTER_NS, SourceSelection
+from twinlink_replay.twin.trials import Trials
+from twinlink_replay.twin.twin import Twin
+
+import twinlink
+from twinlink.appkit.journal import Journal
+from twinlink.testing import free_endpoint
 
 
 def record(epoch: int, n_prbs: int = 1, scs_hz: int = 30_000, centre_hz: float = 3.6e9) -> Record:
@@ -58,3 +71,16 @@ def test_a_session_that_returns_is_followed_again() -> None:
     source_selection.down(1, "silent", 0)
     source_selection.up("gnb-a", 1)
     assert not source_selection.accepts(record(2), 2 * ABANDON_AFTER_NS)
+
+
+def test_of_records_that_come_at_once_the_first_one_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    with Journal("test", log) as journal, twinlink.open("memory", listen=free_endpoint(1)) as link:
+        fidelity = Fidelity(journal, lambda octets: None, lambda octets: None)
+        decisions = Decisions(
+            journal, DecisionPath(link), link.sync("spectrum"), fidelity, node="twin-1", session="0", validity_ms=1000,
+            protected=frozenset(), control=False, trials=Trials(journal, False),
+        )  # fmt: skip
+        Twin(journal, decisions, None, None, fidelity).add([replace(record(1), sequence=k) for k in range(3, 20)])
+    (first,) = [event for event in map(json.loads, log.read_text().splitlines()) if event["event"] == "first-record"]
+    assert first["sequence"] == 3

@@ -1,5 +1,6 @@
 """``twinlink whatif``, with a recording that a twin has made of a link."""
 
+import re
 import time
 from pathlib import Path
 
@@ -41,6 +42,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def whatif(*arguments: str) -> Called:
     return call("whatif", *arguments)
+
+
+def test_a_time_before_the_first_record_and_a_block_of_no_prb_are_refused(tmp_path: Path) -> None:
+    with pair("zeromq", free_endpoint()) as (twin, gnb):
+        twin.receiver("spectrum", handler=lambda message: None)
+        with twin.record(tmp_path / "late.mcap"):
+            time.sleep(0.1)
+            sender = gnb.sender("spectrum")
+            sender.send(Spectrum(HEARD.samples[0], N_PRBS, 30_000, 3.6192e9, 10**18).encode())
+            sender.flush(patience())
+    early = whatif(str(tmp_path / "late.mcap"), "--at", "0.001")
+    assert early.code() == 3
+    assert re.search(r"before 0.001 s: the first is at 0\.\d+ s: choose a later time with --at", early.err)
+    for block in "", ":100":
+        refused = whatif(str(tmp_path / "late.mcap"), "--block", block)
+        assert refused.code() == 3
+        assert "names no PRB" in refused.err
 
 
 def test_the_interference_of_that_time_is_tried_and_its_block_leaves(recorded: Path, start: Start) -> None:

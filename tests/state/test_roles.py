@@ -34,6 +34,8 @@ def test_only_a_twin_desires_and_a_twin_that_restarts_learns_what_it_desired(tmp
         reporting = gnb_link.state("cells")
         with pytest.raises(twinlink.ConfigurationError, match="role gnb, which may report and not desire"):
             reporting.desire(KEY, b"mine")
+        with pytest.raises(twinlink.ConfigurationError, match="role observer, which sets nothing"):
+            watching.state("cells").desire(KEY, b"mine")
         with pytest.raises(twinlink.ConfigurationError, match="role observer, which sends nothing"):
             watching.state("cells").report(KEY, b"mine")
         with opened(twin, listen=at) as deciding:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from twinlink.digest import WINDOW_NS, Digest, Observed, Settings, Window
 from twinlink.fidelity import GRACE_NS, SPECTRUM_ZERO_DB, Matching, WindowScore, age_part, compare
+from twinlink.kpm import Kpm, Source
 
 BEGIN_NS = 1_800_000_000 * WINDOW_NS
 PERIOD_NS = WINDOW_NS // 100
@@ -164,3 +165,69 @@ def test_other_prbs_than_the_exporter_states_are_another_picture() -> None:
         matching.records(Observed(BEGIN_NS + k * PERIOD_NS, 1, POWER[k : k + 1, :30], 0), None)
     (one,) = matching.digest(digest_of(1), 0)
     assert (one.occupancy_error, one.spectral_distance_db, one.score, one.worst) == (1, None, 0, "occupancy")
+
+
+def kpm_of(second: int, used: int, period_ns: int = WINDOW_NS, slots: int = 100, n_prbs: int = N_PRBS) -> Kpm:
+    begin_ns = BEGIN_NS + second * WINDOW_NS
+    return Kpm(Source.GNB, n_prbs, slots, 0, begin_ns, period_ns, used, slots * n_prbs)
+
+
+def scores_with(
+    kpms: list[Kpm], late: bool = False, used: int = 10, settings: Settings = SETTINGS
+) -> list[WindowScore]:
+    """Of four seconds in which the twin finds ``used`` PRBs used in each record."""
+    matching, found = Matching(7), []
+    for k in range(400):
+        found += matching.records(record(k), None)
+        matching.used(record(k).observed_ns, used, N_PRBS)
+        if k % 100 == 99:
+            second = k // 100
+            due = [one for one in kpms if one.begin_ns == BEGIN_NS + (second - 1) * WINDOW_NS]
+            for one in due if not late else ():
+                matching.kpm(one)
+            found += matching.digest(replace(digest_of(second), settings=settings), 0)
+            for one in due if late else ():
+                matching.kpm(one)
+    return found
+
+
+def test_the_kpm_part_is_the_difference_of_the_usages_of_the_window_before() -> None:
+    found = scores_with([kpm_of(1, 1000), kpm_of(2, 1200)])
+    assert [one.parts["kpm"] for one in found] == [None, 1.0, pytest.approx(0.95)]
+    assert found[2].score == pytest.approx(0.95)
+    assert (found[2].heard, found[2].worst) == (1.0, "kpm")
+    one = found[2].as_dict()
+    assert one["kpm"] == {"usage": 0.25, "used": 1000, "available": 4000, "slots": 100, "missing": 0}
+    assert one["kpm_gnb"]["usage"] == 0.3
+    assert found[2].kpm == Kpm(Source.TWIN, N_PRBS, 100, 0, BEGIN_NS + 2 * WINDOW_NS, WINDOW_NS, 1000, 4000, 7)
+
+
+@pytest.mark.parametrize(
+    "kpms",
+    [
+        [],
+        [kpm_of(0, 4000)],  # the first second may not be whole
+        [kpm_of(1, 4000, slots=49)],
+        [kpm_of(1, 4000, period_ns=10 * WINDOW_NS)],
+        [kpm_of(1, 4000, n_prbs=106)],
+        [replace(kpm_of(1, 4000), missing=50)],
+    ],
+    ids=["none", "first", "few slots", "another period", "another carrier", "missing slots"],
+)
+def test_a_kpm_that_says_nothing_of_this_window_is_not_known(kpms: list[Kpm]) -> None:
+    assert [(one.parts["kpm"], one.score) for one in scores_with(kpms)] == [(None, 1.0)] * 3
+
+
+def test_a_late_kpm_is_not_known_and_so_is_that_of_a_part_of_the_carrier() -> None:
+    assert [one.parts["kpm"] for one in scores_with([kpm_of(1, 4000)], late=True)] == [None] * 3
+    part = Settings(106, 0, N_PRBS, 30_000, 3.6e9)
+    assert [one.parts["kpm"] for one in scores_with([kpm_of(1, 4000)], settings=part)] == [None] * 3
+
+
+def test_kpms_of_few_windows_are_held() -> None:
+    matching = Matching()
+    for k in range(1000):
+        matching.records(Observed(BEGIN_NS + k * WINDOW_NS, 1, POWER[:1], 0), None)
+        matching.used(BEGIN_NS + k * WINDOW_NS, 1, N_PRBS)
+        matching.kpm(kpm_of(k, 1))
+    assert max(len(matching._kpms), len(matching._usages)) <= 8

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import shutil
 import signal
 import sys
@@ -23,6 +24,7 @@ from twinlink.process.text import printable, to_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 DONE = 0  # done, and every requirement met
 NOT_MET = 1  # a peer is missing, something was lost, or a requirement was not met
@@ -31,6 +33,8 @@ BAD_ARGUMENTS = 3
 
 _ONE_REQUEST_S = 0.3  # signals this close together are one request: `timeout -s INT` signals the process and its group
 _UNBOUNDED = 10_000  # columns of a table that is not shown on a terminal: no line is wrapped
+_LEAST_WORDS = 8  # characters of a column of words, which is folded; in less a name cannot be read
+_PART = re.compile(r"(\.\d+)?\.part$")  # of a file that gets its name when it is whole: no user has named it so
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ADVICE = {
     **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
@@ -66,7 +70,7 @@ def writing(place: Path) -> Iterator[None]:
 
 def explain(error: OSError) -> str:
     """The message of a system error: which file, why, and what to do."""
-    place = f"{error.filename}: " if error.filename else ""
+    place = f"{_PART.sub('', str(error.filename))}: " if error.filename else ""
     advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
     return f"{place}{error.strerror or error}{advice}"
 
@@ -87,16 +91,48 @@ def markdown(text: str) -> str:
 
 
 def rendered(table: "RenderableType") -> str:
-    """The text of a table: on a terminal in its width, with colours unless NO_COLOR is set; elsewhere plain lines."""
+    """The text of a table: on a terminal in its width, with colours unless NO_COLOR is set; elsewhere plain lines.
+
+    Where a terminal is too narrow for the columns, each row is a paragraph: rich would leave out whole columns.
+    """
     from rich.console import Console
+    from rich.table import Table
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
+    text = io.StringIO()  # rich would write to stdout even where there is nothing to write, and fail on a full disk
     console = Console(
-        force_terminal=terminal, width=None if terminal else _UNBOUNDED, markup=False, emoji=False, highlight=False
+        file=text,
+        force_terminal=terminal,
+        width=None if terminal else _UNBOUNDED,
+        markup=False,
+        emoji=False,
+        highlight=False,
     )
-    with console.capture() as capture:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    if terminal and isinstance(table, Table) and table.show_header and _least_width(table) > console.width:
+        return _paragraphs(table, console.width)
+    console.print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def _least_width(table: "Table") -> int:
+    """Columns of the terminal that a table of text needs so that figures are whole, and words can be read."""
+    from rich.cells import cell_len
+
+    width = len(table.columns) - 1
+    for column in table.columns:
+        widest = max(map(cell_len, map(str, [column.header, *column.cells])))
+        width += widest if column.no_wrap else min(widest, _LEAST_WORDS)
+    return width
+
+
+def _paragraphs(table: "Table", width: int) -> str:
+    """Each row as a paragraph, which begins with its first cell; each further cell follows its title."""
+    titles = [str(column.header) for column in table.columns]
+    paragraphs = []
+    for first, *others in zip(*(map(str, column.cells) for column in table.columns), strict=True):
+        cells = [f"{title} {cell}".strip() for title, cell in zip(titles[1:], others, strict=True) if cell]
+        paragraphs.append(textwrap.fill(f"{first}: {', '.join(cells)}", width, subsequent_indent="    "))
+    return "\n".join(paragraphs)
 
 
 class Output:

@@ -112,15 +112,22 @@ def factor(text: str) -> float:
     return 1 / value if found and found[1] else value
 
 
-def fraction(text: str) -> float:
-    """For argparse: from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"a part from 0 to 1 is expected, such as 0.99, not {text!r}")
-    return value
+def number(fits: Callable[[float], bool], expected: str) -> Callable[[str], float]:
+    """Converts the numbers that fit."""
+
+    def chosen(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not fits(value):  # NaN is in no range
+            raise argparse.ArgumentTypeError(f"{expected}, not {text!r}")
+        return value
+
+    return chosen
+
+
+fraction = number(lambda value: 0 <= value <= 1, "a part from 0 to 1 is expected, such as 0.99")
 
 
 def listen(text: str) -> str:
@@ -136,7 +143,8 @@ def mirror(text: str) -> str:
 def connect(text: str) -> str:
     """As `listen`, of a listener to connect to; or several with commas between them."""
     if "*" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no host; the host comes first: `twinlink sub 10.0.0.5 '*'`")
+        advice = "the host comes first: `twinlink sub 10.0.0.5 '*'`; a listener takes `--flow '*'`"
+        raise argparse.ArgumentTypeError(f"{text!r} is no host; {advice}")
     return ",".join(_endpoint(Endpoint.parse_remote, part) for part in text.split(","))
 
 

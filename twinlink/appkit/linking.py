@@ -6,28 +6,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 import twinlink
+from twinlink import events as ev
 from twinlink import options as link_options
 from twinlink.errors import AuthenticationError, ConfigurationError, LinkClosed, PeerTimeout
-from twinlink.events import (
-    Duplicate,
-    Event,
-    Gap,
-    HandlerError,
-    InternalError,
-    LimitExceeded,
-    Lost,
-    Malformed,
-    PeerCaughtUp,
-    PeerDown,
-    PeerSlow,
-    PeerUp,
-    Refused,
-    Reordered,
-    Restarted,
-    Stale,
-    SyncChanged,
-    Unclaimed,
-)
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.listener_probe import probe
 from twinlink.transports import PORT, Endpoint, Transport
@@ -40,7 +21,10 @@ from .options import Container, Group, Parser
 LISTEN = f"tcp/0.0.0.0:{PORT}"
 CONNECT = f"tcp/127.0.0.1:{PORT}"
 # counted in stats(); no action is needed
-_COUNTED = Duplicate, LimitExceeded, Lost, PeerCaughtUp, PeerSlow, Reordered, Restarted, Stale, SyncChanged
+_COUNTED = (
+    ev.Duplicate, ev.LimitExceeded, ev.Lost, ev.PeerCaughtUp, ev.PeerSlow, ev.Reordered, ev.Restarted, ev.Stale,
+    ev.SyncChanged,
+)  # fmt: skip
 LOOK_S = 0.1  # how often a wait checks whether the end was requested
 _NO_PEER_S = 5.0  # on any but the longest paths, a peer is found well within this time
 CONNECT_S = 2.0  # for resolving a name, and for each address
@@ -51,6 +35,11 @@ def add_options(parser: Parser, *, listens: bool | None, flow: str, host: str | 
     add_link_options(parser, listens=listens, host=host)
     parser.add_argument("--flow", default=flow, metavar="NAME", help="name of the flow")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
+
+
+def add_timeout_option(parser: Parser, waits: str) -> None:
+    """Declare ``--timeout``; ``waits`` is its help."""
+    parser.add_argument("--timeout", type=convert.seconds, default=5.0, metavar="S", help=waits)
 
 
 def add_link_options(
@@ -274,7 +263,7 @@ class Watch:
         self.missing = 0
         self._name = name
         self._nodes: dict[int, str] = {}
-        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._events: SimpleQueue[ev.Event] = SimpleQueue()
         link.events(handler=self._events.put)
 
     def node(self, epoch: int) -> str | None:
@@ -289,60 +278,68 @@ class Watch:
             if not isinstance(event, _COUNTED):
                 log(self._name, sentence(event))
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, PeerUp):
+    def _take(self, event: ev.Event) -> None:
+        if isinstance(event, ev.PeerUp):
             self._nodes[event.epoch] = event.node
-        elif isinstance(event, Gap):
+        elif isinstance(event, ev.Gap):
             self.missing += event.end - event.first
-        elif isinstance(event, Reordered):
+        elif isinstance(event, ev.Reordered):
             self.missing -= 1
 
 
-def refusal(event: Refused) -> str:
+def refusal(event: ev.Refused) -> str:
     """What the listener has refused, and what repairs it."""
     return Refusal(event.identity, event.address, event.reason).advice(None)
 
 
-def sentence(event: Event) -> str:
+def _messages(first: int, end: int, flow: str) -> str:
+    return f"{end - first:,} message{'' if end - first == 1 else 's'} of flow {flow}"
+
+
+def _span(first: int, end: int) -> str:
+    return f"{first}" if end - first == 1 else f"{first} to {end - 1}"
+
+
+def sentence(event: ev.Event) -> str:
     """What has happened, for a person."""
     match event:
-        case PeerUp(node=node):
+        case ev.PeerUp(node=node):
             return f"peer {node} is up"
-        case PeerDown(node=node, reason=reason):
+        case ev.PeerDown(node=node, reason=reason):
             return f"peer {node} is gone ({reason})"
-        case Gap(flow=flow, first=first, end=end):
-            return f"{end - first} messages of flow {flow} did not arrive: {first} to {end - 1}"
-        case Unclaimed(flow=flow, first=first, end=end):
-            return f"refused {end - first} messages of flow {flow}, which has no receiver here: {first} to {end - 1}"
-        case Malformed(reason="transport", count=number):
+        case ev.Gap(flow=flow, first=first, end=end):
+            return f"{_messages(first, end, flow)} did not arrive: {_span(first, end)}"
+        case ev.Unclaimed(flow=flow, first=first, end=end):
+            return f"refused {_messages(first, end, flow)}, which has no receiver here: {_span(first, end)}"
+        case ev.Malformed(reason="transport", count=number):
             return f"a program that speaks another protocol connects ({number} so far): has the peer another transport?"
-        case Malformed(reason="identity", count=number):
+        case ev.Malformed(reason="identity", count=number):
             return f"dropped a frame that its sender cannot prove to be its own, or may not send ({number} so far)"
-        case Refused():
+        case ev.Refused():
             return refusal(event)
-        case Malformed(reason=reason, count=number):
+        case ev.Malformed(reason=reason, count=number):
             return f"dropped a malformed message ({reason}; {number} so far)"
-        case HandlerError(flow=flow, error=error):
+        case ev.HandlerError(flow=flow, error=error):
             return f"a handler of flow {flow} failed: {error}"
-        case InternalError(where=where, error=error):
+        case ev.InternalError(where=where, error=error):
             return f"{where} raised {error}"
-        case Restarted(node=node):
+        case ev.Restarted(node=node):
             return f"peer {node} has restarted"
-        case PeerSlow(node=node, flow=flow, behind=behind):
+        case ev.PeerSlow(node=node, flow=flow, behind=behind):
             return f"peer {node} is {behind} messages behind on flow {flow}: it reads slower than is sent"
-        case PeerCaughtUp(node=node, flow=flow):
+        case ev.PeerCaughtUp(node=node, flow=flow):
             return f"peer {node} has caught up on flow {flow}"
-        case Reordered(flow=flow, sequence=sequence):
+        case ev.Reordered(flow=flow, sequence=sequence):
             return f"message {sequence} of flow {flow}, which did not arrive before, has come after all"
-        case Duplicate(flow=flow, sequence=sequence):
+        case ev.Duplicate(flow=flow, sequence=sequence):
             return f"message {sequence} of flow {flow} came twice, and was delivered once"
-        case Stale(flow=flow, first=first, end=end):
-            return f"{end - first} messages of flow {flow} were too old when they arrived: {first} to {end - 1}"
-        case Lost(flow=flow, first=first, end=end, reason=reason, peers=peers):
+        case ev.Stale(flow=flow, first=first, end=end):
+            return f"too old on arrival: {_messages(first, end, flow)}, {_span(first, end)}"
+        case ev.Lost(flow=flow, first=first, end=end, reason=reason, peers=peers):
             to = f" to {', '.join(peers)}" if peers else ""
-            return f"{end - first} messages of flow {flow} are lost{to}, {first} to {end - 1}: {reason}"
-        case LimitExceeded(limit=limit, count=count):
+            return f"lost{to}: {_messages(first, end, flow)}, {_span(first, end)}: {reason}"
+        case ev.LimitExceeded(limit=limit, count=count):
             return f"something of a peer was refused for the limit {limit} ({count} so far)"
-        case SyncChanged(flow=flow, state=state):
+        case ev.SyncChanged(flow=flow, state=state):
             return f"flow {flow} is {state}"
     return f"{type(event).__name__}: {event}"  # of a later version

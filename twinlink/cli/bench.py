@@ -48,9 +48,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "-t", "--time", type=convert.above_0, default=3.0, metavar="S", help="how long to send long messages, in s"
     )
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
-    )
+    linking.add_timeout_option(parser, "wait for the peer, and for the last answers")
 
 
 def run(given: argparse.Namespace) -> int:

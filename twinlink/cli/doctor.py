@@ -104,7 +104,7 @@ def _text(row: checks.Row) -> str:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=4, style=_STYLES[row.status])
     table.add_column(width=12)
-    table.add_column()
+    table.add_column(overflow="fold")  # a path that is longer than the line stays whole
     table.add_row(row.status, row.check, row.seen)
     if row.next:
         table.add_row("", "", f"-> {row.next}")

@@ -24,6 +24,7 @@ import argparse
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from ..appkit import convert
 from ..appkit.console import DONE, Output, log
 from ..appkit.options import Parser
 
-_NAME = "twinlink key"
+_say = partial(log, "twinlink key")
 EXAMPLES = """
 twinlink key new gnb-1 --role gnb --identity gnb-1.id
 twinlink key trust LINE --as twin-1 --role twin --identity gnb-1.id
@@ -47,12 +48,7 @@ _ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "action",
-        choices=tuple(_RUN),
-        metavar="ACTION",
-        help=f"one of {', '.join(_RUN)}, as above",
-    )
+    parser.add_argument("action", choices=tuple(_RUN), metavar="ACTION", help=f"one of {', '.join(_RUN)}, as above")
     parser.add_argument(
         "subject", nargs="*", default=None, metavar="SUBJECT", help="what the action takes: NAME, LINE..., as above"
     )
@@ -98,7 +94,7 @@ def _become_owner(folder: Path) -> None:
     os.setgroups([])
     os.setresgid(owner.st_gid, owner.st_gid, owner.st_gid)
     os.setresuid(owner.st_uid, owner.st_uid, owner.st_uid)
-    log(_NAME, f"{folder} is of the user {owner.st_uid}: acting as that user")
+    _say(f"{folder} is of the user {owner.st_uid}: acting as that user")
 
 
 def _new(given: argparse.Namespace) -> None:
@@ -107,14 +103,8 @@ def _new(given: argparse.Namespace) -> None:
     if given.role is None:
         raise ConfigurationError(f"give --role: one of {', '.join(_ROLES)}")
     made = Identity.create(given.identity, _name(given), given.role, hosts=given.host or (), expiry=_expiry(given))
-    log(
-        _NAME,
-        f"made {made.name}, role {made.role}, in {given.identity}: {made.fingerprint}, expires {_day(made.expiry)}",
-    )
-    log(
-        _NAME,
-        f"on each peer: twinlink key trust LINE --as {made.name} --role {made.role} --identity DIR, with this LINE:",
-    )
+    _say(f"made {made.name}, role {made.role}, in {given.identity}: {made.fingerprint}, expires {_day(made.expiry)}")
+    _say(f"on each peer: twinlink key trust LINE --as {made.name} --role {made.role} --identity DIR, with this LINE:")
     _print(str(made.line))
 
 
@@ -123,8 +113,8 @@ def _show(given: argparse.Namespace) -> None:
 
     identity = Identity.load(given.identity)
     role = f", role {identity.role}" if identity.role else ""
-    log(_NAME, f"{identity.name}{role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
-    log(_NAME, f"a ZeroMQ listener that does not trust it logs its CURVE key: {identity.line.curve_fingerprint}")
+    _say(f"{identity.name}{role}: {identity.fingerprint}, expires {_day(identity.expiry)}")
+    _say(f"a ZeroMQ listener that does not trust it logs its CURVE key: {identity.line.curve_fingerprint}")
     _print(str(identity.line))
 
 
@@ -147,7 +137,7 @@ def _trust(given: argparse.Namespace) -> None:
     role = given.role or line.role
     changed = trust.trust(given.identity, line, role, beside=given.beside)
     what = f"trusts {line.name}, role {role}" if changed else f"trusted {line.name}, role {role}, before"
-    log(_NAME, f"{given.identity} {what}: {line.fingerprint}, expires {_day(line.expiry)}")
+    _say(f"{given.identity} {what}: {line.fingerprint}, expires {_day(line.expiry)}")
 
 
 def _trust_issued(given: argparse.Namespace) -> None:
@@ -159,8 +149,7 @@ def _trust_issued(given: argparse.Namespace) -> None:
     changed = trust.trust_issued(given.identity, given.as_name, given.role)
     what = "trusts" if changed else "trusted"
     before = "" if changed else ", before"
-    log(
-        _NAME,
+    _say(
         f"{given.identity} {what} {given.as_name}, role {given.role}{before}, with any certificate that the authority "
         "of ca.crt issues in this name",
     )
@@ -206,9 +195,9 @@ def _revoke(given: argparse.Namespace) -> None:
     name = _name(given)
     revoked = trust.revoke(given.identity, name, given.fingerprint)
     if not given.fingerprint and name in Identity.load(given.identity).revoked_names:
-        log(_NAME, f"{given.identity} refuses all certificates that the authority of ca.crt issues for {name}")
+        _say(f"{given.identity} refuses all certificates that the authority of ca.crt issues for {name}")
     for peer in revoked:
-        log(_NAME, f"{given.identity} refuses {peer.name} with the key {peer.fingerprint} from now on")
+        _say(f"{given.identity} refuses {peer.name} with the key {peer.fingerprint} from now on")
 
 
 def _rotate(given: argparse.Namespace) -> None:
@@ -216,12 +205,12 @@ def _rotate(given: argparse.Namespace) -> None:
 
     if given.use:
         line = trust.complete_rotation(given.identity)
-        log(_NAME, f"{given.identity} uses the key {line.fingerprint} from now on; peers can revoke the one before it")
+        _say(f"{given.identity} uses the key {line.fingerprint} from now on; peers can revoke the one before it")
     else:
         line = trust.prepare_rotation(given.identity, _expiry(given))
-        log(_NAME, f"the next key is {line.fingerprint}, expires {_day(line.expiry)}, and not used yet")
-        log(_NAME, f"on each peer: twinlink key trust LINE --as {line.name} --role {line.role} --beside --identity DIR")
-        log(_NAME, f"then here: twinlink key rotate --use --identity {given.identity}")
+        _say(f"the next key is {line.fingerprint}, expires {_day(line.expiry)}, and not used yet")
+        _say(f"on each peer: twinlink key trust LINE --as {line.name} --role {line.role} --beside --identity DIR")
+        _say(f"then here: twinlink key rotate --use --identity {given.identity}")
     _print(str(line))
 
 
@@ -234,10 +223,10 @@ def _router(given: argparse.Namespace) -> None:
     listens = [Endpoint.parse(endpoint, _ROUTER_PORT) for endpoint in given.listen or ["0.0.0.0"]]
     written = write_router(Identity.load(given.identity), namespaces, listens)
     for namespace, names in namespaces.items():
-        log(_NAME, f"namespace {namespace}: {', '.join(names)}")
-    log(_NAME, f"the router listens on {', '.join(map(str, listens))}")
-    log(_NAME, f"the owner of {given.identity} starts it with: zenohd --config {written}")
-    log(_NAME, "zenohd reads it once: after each change of keys or namespaces, run this again, and restart zenohd")
+        _say(f"namespace {namespace}: {', '.join(names)}")
+    _say(f"the router listens on {', '.join(map(str, listens))}")
+    _say(f"the owner of {given.identity} starts it with: zenohd --config {written}")
+    _say("zenohd reads it once: after each change of keys or namespaces, run this again, and restart zenohd")
     _print(str(written))
 
 
@@ -250,10 +239,10 @@ def _broker(given: argparse.Namespace) -> None:
     listens = [Endpoint.parse(endpoint, _BROKER_PORT) for endpoint in given.listen or ["0.0.0.0"]]
     written = write_broker(Identity.load(given.identity), links, listens)
     for listener, connectors in links.items():
-        log(_NAME, f"listener {listener}: {', '.join(connectors)}")
-    log(_NAME, f"it listens on {', '.join(map(str, listens))} when mosquitto.conf says: include_dir {written.parent}")
-    log(_NAME, f"mosquitto's user must be able to read {given.identity}: chown -R mosquitto {given.identity}")
-    log(_NAME, "then restart mosquitto. After `key revoke` and this, a reload (SIGHUP) ends the rights of that name")
+        _say(f"listener {listener}: {', '.join(connectors)}")
+    _say(f"it listens on {', '.join(map(str, listens))} when mosquitto.conf says: include_dir {written.parent}")
+    _say(f"mosquitto's user must be able to read {given.identity}: chown -R mosquitto {given.identity}")
+    _say("then restart mosquitto. After `key revoke` and this, a reload (SIGHUP) ends the rights of that name")
     _print(str(written))
 
 

@@ -29,9 +29,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--time", type=convert.above_0, default=2.0, metavar="S", help="how long to look, which the rates are of, in s"
     )
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for a peer so many seconds"
-    )
+    linking.add_timeout_option(parser, "wait for a peer so many seconds")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

@@ -41,17 +41,10 @@ def add_options(parser: Parser) -> None:
         help="time between messages in s; 0 sends the next when the last is answered",
     )
     parser.add_argument(
-        "-s",
-        "--size",
-        type=convert.octets,
-        default=64,
-        metavar="B",
-        help="octets of payload, such as 64, 64KB or 1MB",
+        "-s", "--size", type=convert.octets, default=64, metavar="B", help="octets of payload, such as 64, 64KB or 1MB"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print the summary only")
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last answers"
-    )
+    linking.add_timeout_option(parser, "wait for the peer, and for the last answers")
 
 
 def run(given: argparse.Namespace) -> int:

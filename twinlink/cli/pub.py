@@ -43,9 +43,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--interval", type=convert.seconds, default=0.0, metavar="S", help="time between messages in s")
     parser.add_argument("--hash", action="store_true", help="print sequence, octets and SHA-256 of every message")
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for the peer, and for the last acks"
-    )
+    linking.add_timeout_option(parser, "wait for the peer, and for the last acks")
 
 
 def run(given: argparse.Namespace) -> int:

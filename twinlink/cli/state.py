@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from twinlink import AckTimeout, Change, ConfigurationError, Link, MalformedPayload, State, TwinlinkError, Value
+from twinlink.mirror import MIRROR_FLOW
 from twinlink.state import MAX_PAYLOAD, check_name
 from twinlink.state.record import check_column, check_key
 
@@ -60,9 +61,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--hold", action="store_true", help="set: set it again, in time, until Ctrl-C")
     parser.add_argument("-c", "--count", type=convert.count, metavar="N", help="watch: end after N changes")
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for a peer so many seconds"
-    )
+    linking.add_timeout_option(parser, "wait for a peer so many seconds")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
 
 
@@ -75,6 +74,9 @@ def run(given: argparse.Namespace) -> int:
         linking.wait_for_peer(link, stop, given, _NAME, None)
         _settle(state, stop)
         watch.tell()
+        if MIRROR_FLOW in link.stats()["received"]:
+            log(_NAME, "a mirror is there, which shows flows and has no states: connect to the link that it observes")
+            return NOT_MET
         if given.action in {"set", "remove"}:
             return _write(given, link, state, payload, stop)
         return _RUN[given.action](given, link, state, stop)
@@ -116,6 +118,9 @@ def _settle(state: State, stop: Stop) -> None:
 
 def _write(given: argparse.Namespace, link: Link, state: State, payload: bytes | None, stop: Stop) -> int:
     key, column = given.words[0], given.column
+    known = state.get(key)
+    if payload is None and (known is None or column not in known.columns):
+        log(_NAME, f"{on_one_line(key)} has no value {column} to remove: `twinlink state show {given.name}` lists them")
 
     def write() -> int:
         if column == "desired":
@@ -150,7 +155,7 @@ def _show(given: argparse.Namespace, link: Link, state: State, stop: Stop) -> in
     for row in rows if given.json else ():
         output.emit({"type": "value", **row})
     table = looking.table_of("key", "column", "set by", "age s", "ends in s", "answers", "value", words=3)
-    table.columns[-1].justify = "left"
+    table.columns[-1].justify, table.columns[-1].no_wrap, table.columns[-1].overflow = "left", False, "fold"
     for row in rows:
         remaining, answers = row["remaining_s"], row["answers"]
         table.add_row(

@@ -67,9 +67,7 @@ def add_options(parser: Parser) -> None:
         "--interval", type=convert.above_0, default=1.0, metavar="S", help="time between two refreshes in s"
     )
     parser.add_argument("--once", action="store_true", help="print one table, after one interval, and end")
-    parser.add_argument(
-        "--timeout", type=convert.seconds, default=5.0, metavar="S", help="wait for a peer of the link so many seconds"
-    )
+    linking.add_timeout_option(parser, "wait for a peer of the link so many seconds")
     parser.add_argument("--json", action="store_true", help="JSON Lines on stdout, the last one a summary")
     linking.add_joining_options(parser)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..appkit import outputs
 from ..appkit.console import DONE, NOT_MET, Output
 from ..appkit.options import Parser
+from ..errors import ConfigurationError
 from ..process.text import on_one_line
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ _WHY = {
 def add_options(parser: Parser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="recordings of `twinlink record`")
     parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="make FILE.repaired.mcap of what is sound, where FILE is cut or damaged",
+        "--repair", action="store_true", help="make FILE.repaired.mcap of what is sound, where FILE is cut or damaged"
     )
     outputs.add_option(parser)
     parser.add_argument("--json", action="store_true", help="a JSON object a file on stdout")
@@ -56,7 +55,8 @@ def run(given: argparse.Namespace) -> int:
         report, made = verify(path), None
         if given.repair and not report.sound:
             made = path.with_name(f"{path.stem}.repaired{path.suffix}")
-            outputs.refuse_existing("FILE", [made], given.overwrite)
+            if made.exists() and not given.overwrite:
+                raise ConfigurationError(f"{made} exists: move it away, or replace it with --overwrite")
             repair(path, made, overwrite=True)
         complete &= report.complete
         record = {"type": "file", **report.as_json(), "repaired_file": str(made) if made else None}

@@ -104,13 +104,7 @@ def check_issued(der: bytes, where: str) -> str:
 
 
 class Issued(NamedTuple):
-    """What a certificate of an authority says.
-
-    Attributes:
-        name: its common name.
-        hosts: names and addresses of its host.
-        expiry: UTC.
-    """
+    """What a certificate of an authority says: its common name, its host's names and addresses, when it expires."""
 
     name: str
     hosts: frozenset[str]

@@ -16,8 +16,8 @@ from .reconnect import ProbeResult, ReconnectPolicy
 
 PAUSE_NS = 600_000_000  # ticks come ten times a second; after such a pause this side was stopped, not its peers
 ANSWER_INTERVAL_NS = 20_000_000  # between two hellos that answer those of new peers: one answers all that came before
-# A peer says what it owes as soon as it is up, a round trip after it has heard us.  Where this side stood still, some
-# hellos that were sent before are read first.
+# A peer says what it owes in the first hello after the one of ours that made us up there; of many peers, in one soon
+# after.  That one may be lost, and hellos may overtake each other.
 NO_START_NS = 1_000_000_000
 NO_START_HELLOS = 5
 MAX_START_SEQUENCES = 512  # in one hello: it has room for so many
@@ -207,7 +207,7 @@ class PeerManager:
             return False
         starts = hello.start_sequences.get(self._epoch)
         if starts is None:
-            if self._epoch in hello.heard:
+            if 0 < peer.start_sent <= peer.confirmed:  # it has read that this side hears it, however late that was
                 peer.hellos_without_start += 1
                 peer.without_start_mono_ns = peer.without_start_mono_ns or mono_ns
             few = peer.hellos_without_start < NO_START_HELLOS

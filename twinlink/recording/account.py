@@ -53,7 +53,8 @@ class Stream:
         lost: the events `Lost` of what this side sent.
         acked, rejected: by the peer's epoch.
         repaired, duplicates, octets: counts; of messages that came on request, of those that came again and stand in
-            the recording once, and of payload.
+            the recording once, and of payload that is in the file.
+        pending_octets: of payload in the open chunk.
     """
 
     def __init__(self, direction: str, flow: str, epoch: int, first: int | None, is_guess: bool = False) -> None:
@@ -65,7 +66,7 @@ class Stream:
         self.lost: list[dict[str, Any]] = []
         self.acked: dict[int, RangeSet] = {}
         self.rejected: dict[int, RangeSet] = {}
-        self.repaired = self.duplicates = self.octets = 0
+        self.repaired = self.duplicates = self.octets = self.pending_octets = 0
 
     def leave_out(self, reason: str, ranges: Iterable[tuple[int, int]]) -> None:
         """The recorder does not hold these."""
@@ -160,7 +161,7 @@ class Account:
             return False
         stream.extend(sequence, sequence + 1)
         stream.pending.add(sequence, sequence + 1)
-        stream.octets += len(wire.frame) - HEADER_OCTETS
+        stream.pending_octets += len(wire.frame) - HEADER_OCTETS
         stream.repaired += wire.word == RETRANSMIT_WORD
         return True
 
@@ -171,12 +172,15 @@ class Account:
                 for first, end in stream.pending:
                     stream.written.add(first, end)
                 stream.pending = RangeSet()
+                stream.octets += stream.pending_octets
+                stream.pending_octets = 0
 
     def discard(self, reason: str) -> None:
         """The open chunk is not in the file."""
         for stream in self.streams.values():
             if stream.pending:
                 dropped, stream.pending = stream.pending, RangeSet()
+                stream.pending_octets = 0
                 stream.leave_out(reason, dropped)
 
     @property

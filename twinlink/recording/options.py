@@ -77,7 +77,10 @@ class RecorderOptions:
             if value is not None and not (isinstance(value, int | float) and value >= 0):
                 raise ConfigurationError(f"{name} takes seconds from 0, or None, not {value!r}")
         if self.before_s is None and (self.on or self.after_s is not None):
-            raise ConfigurationError("what triggers a recording, and how it ends, needs before_s; 0 keeps nothing")
+            raise ConfigurationError(
+                "a triggered recording takes before_s (--before): what came so many seconds before the trigger is "
+                "written, too; 0: nothing"
+            )
 
     @classmethod
     def checked(cls, given: RecordingOptions) -> Self:

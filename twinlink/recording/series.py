@@ -218,7 +218,8 @@ class Series:
             self._add_json(channels.CLOCK, estimate, now_ns)
         try:
             if file.pending_octets and file.free_octets - file.pending_octets < self._options.min_free_octets:
-                raise OSError(errno.ENOSPC, "less is free than is to stay free", str(file.path))
+                least = self._options.min_free_octets
+                raise OSError(errno.ENOSPC, f"the disk has less than {least:,} B free (min_free)", str(file.path))
             file.end_chunk()
         except OSError as error:
             self._discard_chunk(file, error, now_ns)

@@ -7,6 +7,7 @@ from ..protocol.session import ReceiveFlow
 from ..spelling import near
 
 LOOK_NS = 1_000_000_000
+STATE_FLOWS = "state."  # of `link.state`: a state that no peer sets anything in is no misspelt flow
 PATIENCE_LOOKS = 5  # in which a program may open its receivers one after the other
 
 logger = logging.getLogger("twinlink")
@@ -26,7 +27,7 @@ class UnreadFlows:
         if self._told or mono_ns < self._next_mono_ns:
             return
         self._next_mono_ns = mono_ns + LOOK_NS
-        flows = list(self._flows.values())
+        flows = [one for one in self._flows.values() if not one.flow.startswith(STATE_FLOWS)]
         idle = [one.flow for one in flows if one.subscribed and not one.streams]
         unread = [one for one in flows if not one.subscribed and one.queue]
         if len(idle) < sum(one.subscribed for one in flows):  # something is read: only a name that is like it counts

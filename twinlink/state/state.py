@@ -107,9 +107,10 @@ class State:
             LinkClosed: the link was closed.
         """
         if self._role not in {None, "twin"}:
+            may = "may report and not desire" if self._role == "gnb" else "sets nothing"
             raise ConfigurationError(
-                f"{self._link.node} has the role {self._role}, which may report and not desire: its peers would not "
-                "take it; give the node that decides the role twin (docs/state.md)"
+                f"{self._link.node} has the role {self._role}, which {may}: its peers would not take it; give "
+                "the node that decides the role twin (docs/state.md)"
             )
         return self._write(key, DESIRED, payload, expires_s, 0)
 

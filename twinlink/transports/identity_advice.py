@@ -28,6 +28,7 @@ def refused_there(where: str, own: "Identity", router: bool = False, *, curve: b
         f"run there `twinlink key trust LINE --as {own.name} --role {own.role} --identity DIR` with the line that "
         f"`twinlink key show --identity {own.folder}` prints here; if the key was revoked or has expired, run "
         f"`twinlink key rotate --identity {own.folder}` here before"
+        f"{'' if own.role == 'observer' or router else '; if a mirror is there, it takes observers alone'}"
         f"{'. Afterwards, run `twinlink key router` there, and restart zenohd' if router else ''}"
     )
 

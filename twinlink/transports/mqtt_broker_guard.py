@@ -74,14 +74,9 @@ class BrokerConnections(ConnectionGuard):
 
 
 class MqttBrokerGuard:
-    """The guard of one broker; for one thread at a time.
+    """The guard of the broker on a port; for one thread at a time.
 
-    Args:
-        where: transport and endpoint, for messages.
-        port: on which the broker listens.
-        pid: of its process.
-        options: the limits.
-        ended: counts connections that were ended, by option.
+    ``where`` is for messages; ``ended`` counts connections that were ended, by option.
     """
 
     def __init__(self, where: str, port: int, pid: int, options: MqttOptions, ended: Counter[str]) -> None:

@@ -25,14 +25,7 @@ UNCONFIRMED_S = 1.0  # a broker loses no hello: a peer that confirms none for so
 
 
 class MqttProblem:
-    """The problem of one transport with its broker.
-
-    Args:
-        endpoint: of the broker.
-        authentication: of this side; None without an identity.
-        refusals: of the transport.
-        log: takes what the broker refuses.
-    """
+    """The problem of one transport with its broker, whose refusals are in the log."""
 
     def __init__(
         self, endpoint: Endpoint, authentication: "MqttIdentity | None", refusals: Refusals, log: BrokerLog

@@ -50,12 +50,7 @@ logger = logging.getLogger("twinlink")
 
 
 class StreamTransport(Transport):
-    """What its connections carry is defined by the class that implements it, and its `StreamConnection`.
-
-    Attributes:
-        name: of the transport, for messages.
-        dialer_class: of what connects.
-    """
+    """What its connections carry is defined by the class that implements it, and its `StreamConnection`."""
 
     name: ClassVar[str]
     dialer_class: ClassVar[type[Dialer]]

@@ -42,13 +42,7 @@ def encode(topic: bytes, frame: MessageFrame) -> tuple[Frame, ...]:
 
 
 class TcpStream(StreamConnection):
-    """As `StreamConnection`.
-
-    Args:
-        is_listeners: the side.
-        most: octets of the longest message.
-        epoch: of this side, if it is a connector.
-    """
+    """As `StreamConnection`; ``most``: octets of the longest message, ``epoch``: of a connector, its own."""
 
     first_octets = MAGIC
 

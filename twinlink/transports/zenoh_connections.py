@@ -28,17 +28,7 @@ MESSAGE_OCTETS = 1024  # that Zenoh takes for each message that waits to be read
 
 
 class ZenohConnections:
-    """Those of one listener.
-
-    Args:
-        endpoint: where it listens.
-        options: its limits.
-        ended: counts connections that were ended, by option.
-        over_tls: whether it has an identity.
-
-    Attributes:
-        backlog: those in the handshake of TLS.
-    """
+    """Those of one listener, of which ``backlog`` are in the handshake of TLS; ``ended`` counts by option."""
 
     def __init__(self, endpoint: Endpoint, options: ZenohOptions, ended: Counter[str], over_tls: bool) -> None:
         self._port = endpoint.port

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class ZenohRefusals:
-    """The refusals of one listener; for one thread at a time.
-
-    Args:
-        watched: identity of the listener.
-        refusals: takes what is to be reported.
-    """
+    """The refusals of one listener, by its identity; for one thread at a time."""
 
     def __init__(self, watched: "WatchedIdentity", refusals: Refusals) -> None:
         self._watched, self._refusals = watched, refusals

@@ -23,14 +23,9 @@ FOLDER, CONFIGURATION, PASSWORDS = "router", "zenohd.json5", "passwords"  # in t
 
 
 def write_router(identity: Identity, namespaces: Mapping[str, Sequence[str]], listen: Sequence[Endpoint]) -> Path:
-    """Write the configuration of a router; returns its file, which zenohd reads when it starts.
+    """Write the configuration of a router, whose identity trusts the nodes that are named by namespace.
 
-    Args:
-        identity: of the router.  It trusts the nodes.
-        namespaces: the names of the nodes in each.
-        listen: the endpoints of the router.
-
-    Raises ConfigurationError.
+    Returns its file, which zenohd reads when it starts.  Raises ConfigurationError.
     """
     if identity.role != "router":
         raise ConfigurationError(

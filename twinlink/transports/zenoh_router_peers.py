@@ -17,13 +17,7 @@ MOST = 64  # names; a router may make up any number
 
 
 class ZenohRouterPeers:
-    """The peers of one client; for the thread that receives.
-
-    Args:
-        endpoint: of the router.
-        watched: identity of this side.
-        refusals: takes what is to be reported.
-    """
+    """The peers of one client of the router at an endpoint; for the thread that receives."""
 
     def __init__(self, endpoint: Endpoint, watched: "WatchedIdentity", refusals: Refusals) -> None:
         self._address, self._watched, self._refusals = f"{endpoint.host}:{endpoint.port}", watched, refusals

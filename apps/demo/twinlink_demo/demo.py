@@ -135,7 +135,6 @@ def _slowed(session: Session) -> str:
 
 
 def _again(session: Session, files: TransportFolder, stop: Stop, progress: Progress, why: str) -> Session:
-    """The session again, at the slower pace."""
     pace = session.slower or RECORDED
     plan = replace(session.plan, pace=pace, may_slow=may_be_slower(pace))
     progress.result(f"{plan.transport} is {why}; --pace {RECORDED:g} forces the recorded pace")

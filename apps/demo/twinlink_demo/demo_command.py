@@ -24,6 +24,12 @@ twinlink demo --recording capture.sigmf-meta --json
 """
 OUT = Path("demo-out")
 _MAX_SECONDS = 600.0  # everything that was played is compared in memory
+_seconds = convert.number(
+    lambda value: 0 < value <= _MAX_SECONDS, f"a time above 0 s and up to {_MAX_SECONDS:.0f} s is expected"
+)
+_pace = convert.number(
+    lambda value: pace.LEAST <= value <= pace.RECORDED, f"a factor from {pace.LEAST:g} to 1 is expected"
+)
 
 
 def add_options(parser: Parser) -> None:
@@ -75,23 +81,3 @@ def run(given: argparse.Namespace) -> int:
     Output(given.json).emit(summary, wrapped(verdict.text(summary)))
     log("twinlink demo", f"report: {out / 'report.html'}")
     return int(summary["exit_code"])
-
-
-def _pace(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not pace.LEAST <= value <= pace.RECORDED:
-        raise argparse.ArgumentTypeError(f"a factor from {pace.LEAST:g} to 1 is expected, not {text!r}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"a time above 0 s and up to {_MAX_SECONDS:.0f} s is expected, not {text!r}")
-    return value

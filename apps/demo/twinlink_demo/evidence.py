@@ -75,13 +75,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One transport's run.
-
-    Attributes:
-        events: of each process.
-        exporter: the exporter's summary; empty without one.
-        n_prbs: of the carrier.
-    """
+    """One transport's run: the events of each process, and the exporter's summary, empty without one."""
 
     playout: Playout | None
     rebuilt: Rebuilt | None
@@ -90,12 +84,10 @@ class Evidence:
     n_prbs: int
 
     def named(self, part: str, *names: str) -> list[dict[str, Any]]:
-        """Events of a process with one of these names."""
         return [event for event in self.events[part] if event["event"] in names]
 
     @property
     def begin_ns(self) -> int | None:
-        """Time of the first record."""
         if self.playout is not None and len(self.playout.played_ns):
             return int(self.playout.played_ns[0])
         if self.rebuilt is not None and len(self.rebuilt.sent_ns):
@@ -104,13 +96,7 @@ class Evidence:
 
 
 def load(folder: TransportFolder, ue: Cells, pace: float = 1.0) -> Evidence:
-    """Read a transport's folder.
-
-    Args:
-        folder: of the transport.
-        ue: the truth of the recording that was played, ``(records, n_prbs)``.
-        pace: at which it was played.
-    """
+    """Read a transport's folder; ``ue`` is the truth of the recording that was played, ``(records, n_prbs)``."""
     events = {}
     for part in PARTS:
         log = folder.log(part)

@@ -32,7 +32,6 @@ class TransportFolder:
         return self.path / f"{part}.jsonl"
 
     def said(self, part: str) -> Path:
-        """The stderr of a process."""
         return self.path / f"{part}.txt"
 
     def recording(self, part: str) -> Path:
@@ -46,7 +45,6 @@ class TransportFolder:
 
     @property
     def rebuilt(self) -> Path:
-        """Folder of the twin's rebuilt records."""
         return self.path / "twin"
 
     @property
@@ -106,7 +104,6 @@ class Folder:
         return self.path / name
 
     def transport(self, name: str) -> TransportFolder:
-        """The files of one transport."""
         return TransportFolder(self.path / name)
 
     def prepare(self, transports: list[str], overwrite: bool) -> None:

@@ -80,7 +80,6 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """Records to be played."""
         return self.recording.grid.n_records * self.loops
 
     @property
@@ -147,7 +146,7 @@ class Session:
             return
         self._observer.phase("starting the RAN emulator")
         play = ["--recording", str(plan.recording.path), f"--loop={plan.loops}", f"--pace={plan.pace:g}"]
-        play += ["--heard", str(folder.playout)]
+        play += ["--kpm", "--heard", str(folder.playout)]
         self._start("emulator", "twinlink_ran_emulator", [*play, *e3])
         if not self._wait(lambda: "playing" in self._seen["emulator"], "exporter", "did not subscribe"):
             return

@@ -175,7 +175,6 @@ def _lifted(playout: Playout, prbs: list[int], over: int) -> int | None:
 
 
 def _seconds(playout: Playout) -> float:
-    """Length of the run."""
     return float((_columns(playout)[0][-1] - playout.played_ns[0]) / 1e9)
 
 

@@ -42,13 +42,7 @@ _HEADER = struct.Struct("<9I28x")
 
 @dataclass(frozen=True, slots=True)
 class RanBuffers:
-    """What the header says.
-
-    Attributes:
-        antennas: in a row.
-        rows: of each of the two buffers.
-        version: of the layout.
-    """
+    """What the header says: antennas in a row, rows of each of the two buffers, version of the layout."""
 
     antennas: int = 4
     rows: int = 16

@@ -54,12 +54,7 @@ class SensingEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SensingRing:
-    """What the header says.
-
-    Attributes:
-        entries: number of entries.
-        max_ranges: ranges of an entry.
-    """
+    """What the header says: how many entries there are, and ranges in each."""
 
     entries: int = 256
     max_ranges: int = MAX_RANGES
@@ -79,7 +74,6 @@ class SensingRing:
         return HEADER_OCTETS + entry * self.entry_octets
 
     def header(self) -> bytes:
-        """The header."""
         return _HEADER.pack(VERSION, self.entries, self.entry_octets, self.max_ranges, RANGE.size)
 
     @classmethod

@@ -27,7 +27,6 @@ class Fields:
         return self._fields.get(key) is not None
 
     def wrong(self, key: str, expected: str) -> NotReadable:
-        """The error for a value."""
         value, place = self._fields.get(key), self._place(key)
         if value is None:
             return NotReadable(f"{place} is missing: {expected} is expected")

@@ -55,7 +55,6 @@ class _Trace:
         file.write(FILE_HEAD.pack(MAGIC, VERSION, VERSION, 0))
 
     def add(self, message: Message, found: SlotSpectrum) -> None:
-        """Take the slots of a message."""
         fits = found.antennas[-1] < ANTENNAS and found.first_prb + found.n_prbs <= PRBS
         for slot in found.slots:
             if not fits:
@@ -68,7 +67,6 @@ class _Trace:
                 self._write(heapq.heappop(self._held))
 
     def finish(self) -> None:
-        """Write what is held."""
         while self._held:
             self._write(heapq.heappop(self._held))
 

@@ -44,7 +44,6 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Import."""
     name = _MODULES.get(given.file.suffix)
     if name is None:
         advice = ": unpack the archive (`tar -xf`), and give its .sigmf-meta" if given.file.suffix == ".sigmf" else ""

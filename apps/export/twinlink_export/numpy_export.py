@@ -4,7 +4,6 @@ The arrays of a flow that have one type and shape are stacked.  They are gathere
 only the columns beside them, some 50 octets a message.
 """
 
-import tempfile
 import zipfile
 from array import array
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from numpy.lib import format as npy_format
 from twinlink import npy
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
-from twinlink.process.files import whole
+from twinlink.process.files import scratch, whole
 from twinlink.slots import Content, SlotSpectrum
 from twinlink.spectrum import Spectrum
 from twinlink.text_payload import is_array
@@ -45,11 +44,11 @@ class _Item(NamedTuple):
 class _Stack:
     """The arrays of one type and shape of a flow."""
 
-    def __init__(self, stack: ExitStack, folder: Path, name: str, like: _Item) -> None:
+    def __init__(self, stack: ExitStack, path: Path, name: str, like: _Item) -> None:
         self.name, self.count = name, 0
         self._dtype, self._shape = like.values.dtype, like.values.shape
         self._observed = like.observed_ns is not None
-        self._file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115  (the stack's)
+        self._file: IO[bytes] = stack.enter_context(scratch(path))
         self._columns = {
             name: array("Q" if name == "epoch" else "q")
             for name in ("sequence", "epoch", "sent_ns", "received_ns", "observed_ns")
@@ -119,7 +118,7 @@ def export(request: Request) -> Outcome:
                         )
                     number = of_flow[message.flow] = of_flow.get(message.flow, -1) + 1
                     name = f"{message.flow}~{number}" if number else message.flow
-                    stacks[key] = _Stack(stack, request.out.parent, name, item)
+                    stacks[key] = _Stack(stack, request.out, name, item)
                 stacks[key].add(message, item)
         if not stacks:
             raise ConfigurationError(f"{source.reports[0].path} has no arrays on flows {','.join(request.flows)}")

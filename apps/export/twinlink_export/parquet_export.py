@@ -101,7 +101,6 @@ class _Table:
         return arrow.repeat(arrow.scalar(value, kind), rows)
 
     def flush(self) -> None:
-        """Write what is held."""
         if self._batches:
             table = self._arrow.Table.from_batches(self._batches).combine_chunks().unify_dictionaries()
             self._writer.write_table(table)
@@ -143,7 +142,6 @@ class _Rows:
             self.flush()
 
     def flush(self) -> None:
-        """Hand them to the table."""
         if count := len(self._lists[0]):
             self._table.add(self._columns, count)
             for column in self._lists:
@@ -243,7 +241,6 @@ class _Powers(NamedTuple):
 
 
 def _powers(found: Spectrum | SlotSpectrum) -> Iterator[_Powers]:
-    """The records of a message."""
     if isinstance(found, Spectrum):
         power = power_per_prb(found.samples.astype(np.float32)[np.newaxis, np.newaxis])
         number = None if found.symbol is None else (min(found.symbol, np.iinfo(np.int16).max),)

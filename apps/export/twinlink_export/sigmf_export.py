@@ -4,7 +4,6 @@ import hashlib
 import heapq
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 import twinlink
 from twinlink.appkit import outputs
 from twinlink.errors import ConfigurationError, MalformedPayload
-from twinlink.process.files import whole
+from twinlink.process.files import scratch, whole
 from twinlink.protocol.rangeset import RangeSet
 from twinlink.recording.account import listed
 from twinlink.slots import SYMBOLS, Slot, SlotSpectrum
@@ -65,7 +64,7 @@ class _Writer:
         data_path = path.with_name(path.name.removesuffix(META) + DATA)
         self._meta_part = stack.enter_context(whole(path))
         self._data: IO[bytes] = stack.enter_context(stack.enter_context(whole(data_path)).open("wb"))
-        self._lines: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115  (the stack's)
+        self._lines: IO[bytes] = stack.enter_context(scratch(path))
         self._sha512 = hashlib.sha512()
         self._symbols = [s for s in range(SYMBOLS) if facts.symbols >> s & 1] if layout.head else [0]
         self._bins = layout.n_prbs * SUBCARRIERS_PER_PRB
@@ -93,7 +92,6 @@ class _Writer:
         return self.records * self._size
 
     def add(self, message: Message, found: Spectrum | SlotSpectrum, decisions: Decisions) -> None:
-        """Append a message's records."""
         if isinstance(found, Spectrum):
             self._begin_capture(message, found.centre_hz, found.observed_ns)
             self._annotate(message, decisions, found.observed_ns, found.centre_hz)
@@ -312,7 +310,6 @@ def _paths(out: Path, keys: list[_Place]) -> dict[_Place, Path]:
 
 
 def _write(source: Source, places: Mapping[_Place, Path], facts: Mapping[_Place, Facts]) -> dict[Path, int]:
-    """Returns the records of each."""
     with ExitStack() as stack:
         writers = {key: _Writer(stack, path, *key, facts[key], source) for key, path in places.items()}
         decisions, flows = Decisions(), {flow for flow, _, _ in writers}

@@ -59,11 +59,9 @@ class Shared:
 
     @property
     def sample_octets(self) -> int:
-        """Octets of a sample, I and Q."""
         return 8 if self.datatype == CF32 else 4
 
     def size(self, antennas: int) -> int:
-        """Samples of a record."""
         return antennas * self.symbols.bit_count() * self.bins
 
 

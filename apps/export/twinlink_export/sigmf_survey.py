@@ -35,7 +35,6 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, found: Spectrum | SlotSpectrum) -> "Layout":
-        """The layout of a message."""
         if isinstance(found, Spectrum):
             return cls(None, found.n_prbs, 0, found.n_prbs, (0,), found.scs_hz, found.fft_size)
         head = replace(found, slots=(), centre_hz=0.0)

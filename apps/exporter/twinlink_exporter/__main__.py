@@ -245,7 +245,6 @@ def make_parser() -> options.Parser:
 
 
 def _deciders(given: argparse.Namespace) -> str:
-    """Which decisions count."""
     if signing.signs(given):
         return "signed ones of trusted twins"
     if given.insecure_control:
@@ -254,19 +253,12 @@ def _deciders(given: argparse.Namespace) -> str:
 
 
 def _sends(given: argparse.Namespace) -> tuple[str, ...]:
-    """The flows to the twin."""
     return (*SENDS, SENSING) if given.sensing else SENDS
 
 
-def _frequency(text: str) -> float:
-    """For argparse: Hz."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:  # the twin reads it from JSON, which has no infinities
-        raise argparse.ArgumentTypeError(f"a frequency in Hz is expected, such as 3.6192e9, not {text!r}")
-    return value
+_frequency = convert.number(  # the twin reads it from JSON, which has no infinities
+    lambda value: 0 < value < math.inf, "a frequency in Hz is expected, such as 3.6192e9"
+)
 
 
 def _on_signal(act: Callable[[], object]) -> None:

@@ -14,14 +14,7 @@ class Limit(NamedTuple):
 
 
 def limits_of(setup: SetUp, reduction: Reduction, *, sensing: bool, sequenced: bool) -> list[Limit]:
-    """What the agent lacks of all that this exporter can use.
-
-    Args:
-        setup: what it has answered.
-        reduction: what is to be sent of slots.
-        sensing: whether sensing ranges are to be sent.
-        sequenced: whether its controls have a sequence id (`Session.sequenced`).
-    """
+    """What the agent lacks of all that this exporter can use; ``sequenced`` is that of the session."""
     found = []
     if setup.by_reference:
         text = "hands I/Q over in shared memory alone: this exporter must see /dev/shm of the gNB's host"

@@ -18,14 +18,7 @@ _CONTROLS = {
 
 
 class DecisionCheck:
-    """The rules, in their order; see `decision_guard.Rule`.
-
-    Args:
-        limits: of decisions.
-        authentication: which senders count.
-        session: with the E3 agent.
-        twins: of which one holds the block.
-    """
+    """The rules, in their order; see `decision_guard.Rule`."""
 
     def __init__(self, limits: Limits, authentication: Authentication, session: Session, twins: Twins) -> None:
         self._limits, self._authentication = limits, authentication

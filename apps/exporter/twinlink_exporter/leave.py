@@ -12,15 +12,9 @@ STEP_MS = 10
 
 
 def leave(session: Session, sockets: E3Sockets, patience_s: float) -> bool:
-    """Release the identifiers that the agent gave, and one that it is about to give.
+    """Release the identifiers that the agent gave, and one that it is about to give; whether all releases were sent.
 
-    Args:
-        session: that ends.
-        sockets: to the agent.
-        patience_s: for the answer to a setup, and for a connection to the agent.
-
-    Returns:
-        Whether all releases were sent.
+    ``patience_s``: for the answer to a setup, and for a connection to the agent.
     """
     until_s = time.monotonic() + patience_s
     releases: list[bytes] = []

@@ -79,7 +79,9 @@ class ExporterCollector(Collector):
             remains.add_metric([], remains_s)
         yield remains
         usage = GaugeMetricFamily(
-            "twinlink_exporter_ul_prb_usage_ratio", "Usage of the uplink's PRBs, by the newest KPM of the gNB.", labels=[]
+            "twinlink_exporter_ul_prb_usage_ratio",
+            "Usage of the uplink's PRBs, by the newest KPM of the gNB.",
+            labels=[],
         )
         newest = exporter.kpms.newest
         if newest and newest.usage is not None:

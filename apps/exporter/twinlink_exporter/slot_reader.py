@@ -264,7 +264,6 @@ class SlotReader:
 
     @property
     def antennas(self) -> int:
-        """Antennas of a row."""
         return self._layout.antennas
 
     def counts(self, slot: IndicatedSlot, copied_ns: int) -> bool | None:
@@ -360,7 +359,6 @@ class SlotReader:
         return self._reads(mark.offset, mark.octets)
 
     def _reads(self, offset: int, octets: bytes) -> bool:
-        """Whether this is there."""
         assert self._file
         try:
             return self._file.read(len(octets), offset) == octets

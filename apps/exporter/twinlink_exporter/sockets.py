@@ -28,14 +28,10 @@ class E3Sockets(Protocol):
     poller: zmq.Poller
 
     @property
-    def link(self) -> str:
-        """As above."""
-        ...
+    def link(self) -> str: ...
 
     @property
-    def from_ran(self) -> object:
-        """As above."""
-        ...
+    def from_ran(self) -> object: ...
 
     @property
     def connected(self) -> bool:

@@ -59,7 +59,6 @@ class SentObservations:
         self.slots = (*kept, _Slot(now_ns, self.next_sequence))
 
     def sent(self, sequence: int) -> None:
-        """It was sent with this number."""
         self.next_sequence = sequence + 1
 
     def slot_of(self, sequence: int) -> int | None:
@@ -99,7 +98,6 @@ class TwinSync:
         self._acknowledged: dict[int, int] = {}  # number of observations, by the first of their slot
 
     def acknowledged(self, sequence: int, sent_ns: int) -> None:
-        """The twin has acknowledged an observation."""
         if sequence < self._first:
             return
         if self._newest is None or sequence > self._newest[0]:

@@ -54,7 +54,6 @@ class Twins:
         self._checked_ns = 0
 
     def __bool__(self) -> bool:
-        """Whether any twin is up."""
         return bool(self._twins)
 
     def up(self, node: str, epoch: int, now_ns: int) -> None:
@@ -72,7 +71,6 @@ class Twins:
         return held
 
     def get(self, epoch: int) -> Twin | None:
-        """The twin with this session, if it is up."""
         return self._twins.get(epoch)
 
     def decides_by(self, epoch: int, on_flow: bool) -> bool:
@@ -94,11 +92,7 @@ class Twins:
     def accept(self, twin: Twin, sequence: int, clears: bool, now_ns: int) -> str | None:
         """Accept a decision that passed the guard; returns None, or why it is rejected: a `Rule`, a colon and a text.
 
-        Args:
-            twin: the sender.
-            sequence: of the message.
-            clears: whether its list is empty.
-            now_ns: the current time.
+        ``clears``: the list of the decision is empty.
         """
         if sequence <= twin.newest_decision:
             return f"order: decision {sequence} of {twin.node} is not newer than its decision {twin.newest_decision}"
@@ -116,7 +110,6 @@ class Twins:
         return None
 
     def reports(self, now_ns: int) -> list[SyncReport]:
-        """The state of each twin."""
         return [twin.sync.report(now_ns) for twin in list(self._twins.values())]
 
     def changes(self, now_ns: int) -> list[tuple[Twin, SyncReport]]:

@@ -18,12 +18,7 @@ REPEATED = 20  # values in each state: a browser that misses some states misses 
 
 
 class Strip:
-    """The values of one flow at each step.
-
-    Attributes:
-        names: of its lines.
-        newest_step: of the newest values.
-    """
+    """The values of one flow at each step; ``names`` are of its lines."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -45,12 +45,7 @@ Key = tuple[str, str, str]  # direction, flow, node
 
 
 class Source(Protocol):
-    """A link that is looked at.
-
-    Attributes:
-        newest: what passes it.
-        node: whose link it is.
-    """
+    """A link of ``node`` that is looked at."""
 
     newest: Newest
     node: str
@@ -97,11 +92,9 @@ class View:
         self._thread = GuardedThread(self._run, "twinlink-live", again=lambda: not self._ended.is_set())
 
     def start(self) -> None:
-        """Begin to look and to send."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
         self._ended.set()
         self._thread.join()
         self._source.close()
@@ -120,7 +113,6 @@ class View:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a browser is there."""
         return self._newest.active
 
     # On the thread of this view

@@ -57,13 +57,7 @@ def add_options(parser: Parser) -> None:
         metavar="HOST[:PORT]",
         help="also query this NTP server; each side may have one; default port 123",
     )
-    parser.add_argument(
-        "--timeout",
-        type=convert.seconds,
-        default=5.0,
-        metavar="S",
-        help="how long to wait for the peer, and for an answer",
-    )
+    linking.add_timeout_option(parser, "how long to wait for the peer, and for an answer")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -193,7 +193,6 @@ def _run(ends: list[Ingress | Egress], stop: Stop, idle_s: float | None, tell: C
 
 
 def _addresses(given: argparse.Namespace, udp: str, tcp: str, host: str) -> dict[str, Address]:
-    """The addresses of the options with these names."""
     found = {
         name: _address(getattr(given, key), host, key)
         for name, key in (("udp", udp), ("tcp", tcp))
@@ -346,9 +345,9 @@ def _report(found: log_join.Joined, figures: dict[str, dict[str, int] | None], r
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("delay in ms", min_width=20)
-    table.add_column("n", justify="right", min_width=6)
+    table.add_column("n", justify="right", min_width=6, no_wrap=True)
     for key in _COLUMNS:
-        table.add_column(key, justify="right", min_width=9)
+        table.add_column(key, justify="right", min_width=9, no_wrap=True)
     for name, what in _FIGURES.items():
         if values := figures[name]:
             table.add_row(what, str(values["n"]), *(f"{values[key] / 1e6:.3f}" for key in _COLUMNS))

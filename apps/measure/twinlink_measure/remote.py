@@ -97,7 +97,6 @@ class Remote:
 
     @property
     def up(self) -> bool:
-        """Whether the peer is up."""
         return bool(self._link.peers())
 
     def _heard(self, message: Message) -> None:

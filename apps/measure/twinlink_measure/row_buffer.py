@@ -19,12 +19,7 @@ PART_OCTETS = 2 * 1024 * 1024  # of rows per line to the sweep, which fits into 
 
 
 class SentRows:
-    """Rows of ``count`` messages from number ``first`` on; other messages are ignored.
-
-    Attributes:
-        used: messages sent.
-        answers: answers received.
-    """
+    """Rows of ``count`` messages from number ``first`` on, of which ``used`` were sent; others are ignored."""
 
     def __init__(self, first: int, count: int) -> None:
         self.first, self.count = first, count
@@ -34,7 +29,6 @@ class SentRows:
         self._pack_sent, self._pack_answer = _SENT.pack_into, _ANSWER.pack_into
 
     def sent(self, sequence: int, scheduled_ns: int, sent_ns: int, mono_ns: int) -> None:
-        """Record that message ``sequence`` was sent."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_sent(self._sent, index * 24, scheduled_ns, sent_ns, mono_ns)

@@ -42,7 +42,6 @@ def declare(parser: Parser) -> None:
 
 
 def _add_what(parser: Parser) -> None:
-    """Options: what to measure."""
     parser.add_argument(
         "--transports",
         type=convert.names,

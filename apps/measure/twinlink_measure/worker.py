@@ -78,7 +78,6 @@ class Worker:
         }
 
     def take(self, line: str) -> None:
-        """Execute the command in a line, and answer."""
         try:
             command = json.loads(line)
             number, what = command.pop("id"), str(command.pop("do"))

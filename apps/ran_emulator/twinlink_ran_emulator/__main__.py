@@ -189,9 +189,7 @@ def make_parser() -> command_line.Parser:
         examples=EXAMPLES,
     )
     parser.add_argument(
-        "--recording",
-        type=Path,
-        help=f"SigMF recording to play (default: {EXAMPLE}, which comes with twinlink)",
+        "--recording", type=Path, help=f"SigMF recording to play (default: {EXAMPLE}, which comes with twinlink)"
     )
     parser.add_argument(
         "--pace",

@@ -172,12 +172,10 @@ class Agent:
         return e3.L1_KPM_FUNCTION if self.by_reference else e3.RAN_FUNCTION
 
     def events(self) -> list[Event]:
-        """Events since the last call."""
         events, self._events = self._events, []
         return events
 
     def _free_identifier(self) -> int | None:
-        """The identifier of the next dApp."""
         return next((number for number in range(1, self.max_dapps + 1) if number not in self._dapps), None)
 
     def _encode(self, pdu: e3.Pdu) -> bytes:

@@ -181,7 +181,6 @@ def _add_interferer(
     episodes: tuple[Episode, ...],
     rng: np.random.Generator,
 ) -> None:
-    """Add the interferer's noise to the records of this chunk."""
     for episode in episodes:
         heard = episode.records(settings.period_ms, settings.grid.n_records)
         first, end = max(heard.start, records.start), min(heard.stop, records.stop)

@@ -21,16 +21,7 @@ Range = tuple[int, int, int, int]  # first symbol, symbols, first PRB, PRBs
 
 
 class SlotProcess:
-    """The process; raises TwinlinkError if it does not start.
-
-    Args:
-        pattern: what it writes.
-        scs_hz: subcarrier spacing.
-
-    Attributes:
-        pattern: as given.
-        descriptor: readable when there are notices.
-    """
+    """The process; its ``descriptor`` is readable when there are notices.  Raises TwinlinkError: it does not start."""
 
     def __init__(self, pattern: SlotPattern, scs_hz: float) -> None:
         self.pattern = pattern

@@ -86,7 +86,6 @@ class SlotPattern:
 
     @property
     def sensing_name(self) -> str:
-        """Name of the shared memory with sensing ranges."""
         return sensing_ring.NAME + self.suffix
 
 
@@ -110,12 +109,7 @@ class Region:
 
 
 class Writer:
-    """Writes slots; used by one thread.
-
-    Args:
-        pattern: what to write.
-        scs_hz: subcarrier spacing.
-    """
+    """Writes slots; used by one thread."""
 
     def __init__(self, pattern: SlotPattern, scs_hz: int) -> None:
         self._pattern = pattern
@@ -140,7 +134,6 @@ class Writer:
         return self._slots is None
 
     def take(self, message: bytes) -> None:
-        """Take in a message of the emulator."""
         self._complete()
         (n_ranges,) = RANGES.unpack_from(message)
         end = RANGES.size + n_ranges * sensing_ring.RANGE.size

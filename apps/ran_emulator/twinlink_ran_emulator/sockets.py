@@ -37,9 +37,7 @@ class Sockets(Protocol):
         """The next setup request, or None; answer it with `answer_setup` first."""
         ...
 
-    def answer_setup(self, octets: bytes) -> None:
-        """Answer the last setup request."""
-        ...
+    def answer_setup(self, octets: bytes) -> None: ...
 
     def from_dapp(self) -> bytes | None:
         """The next PDU of a dApp, or None."""

@@ -191,7 +191,6 @@ def _make_twin(
 
 
 def _connect(link: twinlink.Link, twin: "Twin") -> None:
-    """Give the twin what the link receives."""
     decisions = twin.decisions
     link.events(handler=twin.link_event)
     link.receiver("control-result", handler=decisions.result, max_payload=MAX_SIGNED_OCTETS)

@@ -43,6 +43,8 @@ def add_options(parser: Parser) -> None:
 
 def _block(text: str) -> tuple[str, frozenset[int], int | None]:
     prbs, _, length = text.partition(":")
+    if not prbs:
+        raise argparse.ArgumentTypeError(f"{text!r} names no PRB: write PRBS or PRBS:MS, as in 82-89:1500")
     return text, convert.prbs(prbs), convert.whole(1, 10_000)(length) if length else None
 
 

@@ -46,7 +46,6 @@ class Subject:
 
     @property
     def raw(self) -> bool:
-        """Whether it is a baseline."""
         return self.line != "-"
 
     @property

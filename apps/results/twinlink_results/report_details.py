@@ -33,7 +33,6 @@ _METHOD = (
 
 
 def shown(results: dict[str, Any]) -> dict[str, Any]:
-    """What the template shows there."""
     rows = table.mgen(results)
     return {
         "context": _context(),
@@ -68,7 +67,6 @@ def _comparisons(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _anova(results: dict[str, Any]) -> document.Table | None:
-    """Whether the subjects differ at all."""
     rows = [
         (
             f"{_place(each)}, {labels.MODES[each['mode']]}",

@@ -251,7 +251,6 @@ def _across(block: Block) -> Iterator[tuple[str, list[str], list[list[str]], int
 
 
 def _on_a_schedule(results: dict[str, Any]) -> Iterator[str]:
-    """Notes on `_rates`, if there are any."""
     modes = {cell["mode"] for cell in results["cells"]}
     if modes - {"closed"}:
         text = "Beside a rate, delay counts from when a message should have been sent; latency from when it was."

@@ -22,12 +22,7 @@ def ack_topic(topic: bytes) -> bytes:
 
 
 class FlowTable:
-    """The flows that one session receives.
-
-    Attributes:
-        flows: by name.
-        by_topic: the same.
-    """
+    """The flows that one session receives, by name and by topic."""
 
     def __init__(
         self,

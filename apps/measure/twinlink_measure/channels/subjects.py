@@ -46,7 +46,6 @@ class Subject:
 
 
 def over(transport: str, *programs: str, **options: Any) -> Subject:
-    """twinlink over a transport."""
     return Subject("link", "LinkChannel", {"transport": transport, "send_timeout": SEND_S, **options}, programs)
 
 

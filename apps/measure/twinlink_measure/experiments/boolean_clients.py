@@ -37,7 +37,6 @@ class BooleanClient(ABC):
         """Read the output."""
 
     def take(self, value: bool) -> None:
-        """A value of the output has come."""
         self.output = value
         self.news.set()
 

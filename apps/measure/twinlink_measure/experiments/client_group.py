@@ -43,11 +43,9 @@ class Group(ABC):
         return _HEAD.pack(self.number, client).ljust(self.given["octets"], b"\0")
 
     def is_current(self, message: bytes) -> bool:
-        """Whether a message is of this round."""
         return len(message) >= _HEAD.size and bool(_HEAD.unpack_from(message)[0] == self.number)
 
     def answered(self, message: bytes) -> None:
-        """The first client has an answer."""
         if self.is_current(message):
             self._seen.add(_HEAD.unpack_from(message)[1])
             if len(self._seen) == self.given["clients"] - 1:
@@ -141,7 +139,6 @@ def _value(message: bytes) -> Any:
 
 
 async def main() -> None:
-    """Connect, ask, and report."""
     given = arguments()
     logging.getLogger("asyncua").setLevel(logging.CRITICAL)
     began = time.monotonic()

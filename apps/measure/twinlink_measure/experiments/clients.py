@@ -64,7 +64,6 @@ def _measure(run: Run, setting: Setting, part: Any, case: Case) -> Row:
 
 @contextmanager
 def _server(setting: Setting, system: str, at: Endpoint, clients: int) -> Iterator[None]:
-    """The broker or server at the Digital Twin."""
     if system == "mqtt":
         broker = Mosquitto(at, prefix=prefix(setting, 1))
         try:

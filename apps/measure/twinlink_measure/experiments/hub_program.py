@@ -42,12 +42,10 @@ class Hub:
         self.seen = False  # the output, as last read
 
     def on_input(self, value: bool) -> None:
-        """The twin has written."""
         self._written = value
         self.wake.set()
 
     async def carry(self) -> None:
-        """Write what the twin has written."""
         value, self._written = self._written, None
         if value is not None:
             await self._plc.write(value)

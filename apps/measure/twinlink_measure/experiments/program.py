@@ -123,7 +123,6 @@ class Program:
 
 
 def arguments() -> dict[str, Any]:
-    """The arguments of this process."""
     return dict(json.loads(sys.argv[1]))
 
 

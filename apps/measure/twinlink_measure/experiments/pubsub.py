@@ -58,7 +58,6 @@ def draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
 
 
 def chosen(run: Run) -> list[Any]:
-    """The parts that this run measures."""
     tables: dict[Any, list[Any]] = {}
     for part in run.experiment.parts:
         tables.setdefault(part["case"].get("table"), []).append(part)

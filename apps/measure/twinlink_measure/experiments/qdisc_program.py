@@ -45,12 +45,7 @@ def qdisc(part: dict[str, Any], name: str) -> Qdisc:
 
 
 class Nodes:
-    """Publisher, loopback host and cross traffic, which serve all parts.
-
-    Args:
-        network: in which they are.
-        stack: ends them.
-    """
+    """Publisher, loopback host and cross traffic, which serve all parts, and which the stack ends."""
 
     def __init__(self, network: Network, stack: ExitStack) -> None:
         self._network = network

@@ -98,7 +98,6 @@ def not_the_same(experiment: Experiment, found: Mapping[str, Any]) -> tuple[str,
 
 
 def measured(found: Mapping[str, Any]) -> str:
-    """When and where it was measured."""
     system = found["system"]
     state = "" if found["complete"] else " Broken off: what was measured until then is shown."
     where = labels.EXPERIMENT_SETTINGS[found["setting"]]
@@ -131,7 +130,6 @@ def case_cells(experiment: Experiment, row: Row) -> list[str]:
 
 
 def figure_text(row: Row, name: str) -> str:
-    """A figure with its CI95."""
     value, interval = row.figures.get(name), row.interval(name)
     if value is None:
         return "-"

@@ -21,7 +21,6 @@ class Sweep:
         self._s = sweep_ms / 1000
 
     async def end(self) -> None:
-        """Return at its end."""
         if self._s:
             await asyncio.sleep(self._s - math.fmod(time.monotonic(), self._s))
 

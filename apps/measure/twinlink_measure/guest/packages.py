@@ -27,13 +27,7 @@ class GuestError(TwinlinkError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """What the first file system is made of.
-
-    Attributes:
-        image: the bootable kernel.
-        modules: the folder below which its modules are.
-        busybox: statically linked.
-    """
+    """What the first file system is made of: a bootable image, the folder of its modules, and a static busybox."""
 
     image: Path
     modules: Path

@@ -153,7 +153,6 @@ class Egress:
 
 
 def _count_fragments(octets: memoryview) -> int:
-    """Number of packets in a message."""
     offset, count = 0, 0
     while offset + message.HEADER.size <= len(octets):
         size, _, flags = message.HEADER.unpack_from(octets, offset)[:3]

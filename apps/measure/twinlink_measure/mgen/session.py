@@ -89,7 +89,6 @@ class Listener:
         self.stop()
 
     def log(self) -> Log:
-        """The log so far."""
         return log.read(self.path) if self.path.exists() else Log()
 
     def wait_for(self, count: int, quiet_s: float) -> None:
@@ -208,7 +207,6 @@ class _Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
         return self._process.poll()
 
     def stop(self) -> None:

@@ -50,7 +50,6 @@ class Record:
 
     @property
     def n_prbs(self) -> int:
-        """PRBs in the record."""
         return len(self.samples) // SUBCARRIERS_PER_PRB if self.power is None else len(self.power)
 
 

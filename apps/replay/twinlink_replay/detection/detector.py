@@ -210,7 +210,6 @@ class Detector:
                 self._smoothing = self._smooth(BLOCK)
 
     def _drop_recent(self, count: int) -> None:
-        """Drop the first ``count`` buffered records."""
         for _ in range(count):
             self._recent.popleft()
         self._buffered -= count

@@ -59,7 +59,6 @@ class _Dwells:
     right: NDArray[np.bool_]
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All arrays, in the order of the fields."""
         return self.length, self.first, self.on_level, self.smooth, self.left, self.right
 
 

@@ -64,7 +64,7 @@ def hear(paths: Sequence[Path], at_s: float | None) -> Recorded:
             hearing.answered(one.payload)
     hearing.analyse()
     if hearing.heard is None:
-        raise ConfigurationError(f"no record is in the recording before {at_s:g} s: choose a later time with --at")
+        raise ConfigurationError(f"no record is in the recording before {at_s:g} s: {_first(whole)}")
     newest_s = (newest_ns - whole.begin_ns) / 1e9
     if given_s is None:
         at_s = newest_s
@@ -73,6 +73,14 @@ def hear(paths: Sequence[Path], at_s: float | None) -> Recorded:
         raise ConfigurationError(f"--at {at_s:g}: {text}: choose {newest_s:.3f}, or a time with records")
     prbs = tuple(np.flatnonzero(hearing.interfered).tolist())
     return Recorded(hearing.heard, at_s, prbs, hearing.records, hearing.others, playback.problems)
+
+
+def _first(playback: Playback) -> str:
+    """Where the records of a recording begin, and what to do."""
+    for one in playback.items():
+        if one.payload is not None:
+            return f"the first is at {(one.due_ns - playback.begin_ns) / 1e9:.3f} s: choose a later time with --at"
+    return "it has none on flow spectrum"
 
 
 def _spectrum(payload: bytes) -> Spectrum:

@@ -9,8 +9,8 @@
 
 The score is that of the last window (`twinlink.fidelity`) or the part of the present age, whichever is less; 0 if no
 digest came for `SILENT_NS`.  While it is low the exporter is asked for a digest, which says what it sends, and whether
-its clock was set back.  If level or occupancy were wrong, the detector begins anew when the score is good again.  Of a
-replay the scores are computed, and nothing is held back.
+its clock was set back.  If level or occupancy were wrong, the detector begins anew when a window is good but for its
+KPM, which the detector makes: it would be wrong for long.  Of a replay scores are computed, and nothing is held back.
 
 The twin's KPM of each window that was compared with one of the gNB leaves on flow ``kpm``: a recording has both.
 """
@@ -254,6 +254,10 @@ class Fidelity:
             self.least = score if self.least is None else min(self.least, score)
             if any((part := parts[name]) is not None and part < self._limit for name in _OF_LEVEL):
                 self._session.level_wrong = True
+            elif self._session.level_wrong and not self._session.replayed and one.heard >= self._good:
+                self._session.level_wrong = False
+                self.anew = True
+                self._journal.event("detector-anew", "levels and occupancy are right again: the detector begins anew")
             fields = one.as_dict() | {"clock_offset_ns": self._clock(self._session.epoch or 0)}
             self._journal.routine("fidelity", f"fidelity {score:.3f}, by {one.worst}", **fields)
         if scores:
@@ -274,11 +278,8 @@ class Fidelity:
             self._journal.event("fidelity-low", f"{text} it is {self._good:g}", score=score, parts=parts)
         elif since_ns is not None and score >= self._good and (self._session.compared_mono_ns or 0) > since_ns:
             self._session.low_since_mono_ns = None
-            self.anew = self.anew or self._session.level_wrong
             text = f"fidelity is {score:.3f} again, after {(mono_ns - since_ns) / 1e9:.1f} s: decisions leave"
-            text += ", and the detector begins anew" if self._session.level_wrong else ""
             self._journal.event("fidelity-good", text, score=score, low_ns=mono_ns - since_ns)
-            self._session.level_wrong = False
 
     def _reason(self, mono_ns: int) -> str:
         """Which part is the least, with its figure."""

@@ -120,7 +120,7 @@ class Twin:
         if not ours:
             return
         if ours[-1].epoch != self._followed:
-            self._follow(ours[-1])
+            self._follow(next(record for record in ours if record.epoch == ours[-1].epoch))
         assert self._detector
         if ours[0].power is not None:
             self._take_power(ours)

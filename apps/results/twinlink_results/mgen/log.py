@@ -84,7 +84,6 @@ class Log:
     dated: bool = True
 
     def of(self, kind: str) -> list[Event]:
-        """The events of a kind."""
         return [event for event in self.events if event.kind == kind]
 
 

@@ -76,7 +76,7 @@ const BODIES = {
   [Kind.ACK_RANGE]: (view) => {
     check(view.byteLength === 40, "ack_range");
     const first = view.getBigUint64(16), end = view.getBigUint64(24);
-    check(first < end && end - first <= MAX_ROW && end <= MAX_SEQUENCE + 1n && view.getBigUint64(32) > 0n, "ack_range");
+    check(first < end && end - first <= MAX_ROW && end <= MAX_SEQUENCE && view.getBigUint64(32) > 0n, "ack_range");
   },
   [Kind.NAK]: (view) => { rangesOf(view, 16, "nak"); },
   [Kind.ABANDONED]: (view) => {
@@ -103,7 +103,7 @@ function rangesOf(view, start, reason) {
   check(Number.isInteger(count) && count >= 0 && count <= MAX_RECORDS, reason);
   for (let at = start, least = -1n; at < view.byteLength; at += 16) {
     const first = view.getBigUint64(at), end = view.getBigUint64(at + 8);
-    check(first > least && first < end && end <= MAX_SEQUENCE + 1n, reason);
+    check(first > least && first < end && end <= MAX_SEQUENCE, reason);
     ranges.push([first, end]);
     least = end;
   }
