@@ -80,7 +80,7 @@ struct twinlink_message {
   size_t octets;
 };
 
-/* Both are called within a function of the link thread, and must not call twinlink. */
+/* Both are called within a function of the link thread, and must neither call twinlink nor throw. */
 typedef void twinlink_on_event(void *context, const struct twinlink_event *event);
 typedef void twinlink_on_message(void *context, const struct twinlink_message *message);
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Hundreds of processes import twinlink.  Where bytecode is not kept, as in many containers, each would compile it: two
-# thirds of what a start of the command takes.
+# Hundreds of processes import twinlink.  Where bytecode is not kept, as in many containers, each would compile it: a
+# third and more of what a start takes.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

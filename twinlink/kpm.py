@@ -32,9 +32,9 @@ from .slots import MAX_PRBS
 FLOW = "kpm"
 VERSION = 1
 MAX_PERIOD_NS = 3600 * 1_000_000_000
-# Of fewer slots, and with a larger share of them missing, a usage says too little: the standard error of 50 slots that
-# are used as a whole or not at all is 7 percentage points.
-MIN_SLOTS, MAX_MISSING = 50, 0.1
+# Of fewer slots, and with a larger share of them missing, a usage says too little: the standard error of 25 slots that
+# are used as a whole or not at all is 10 percentage points, by which a twin's picture counts as wrong.
+MIN_SLOTS, MAX_MISSING = 25, 0.1
 _LAYOUT = struct.Struct(">BBHII4xQQQQQ")
 
 

@@ -85,6 +85,8 @@ def _loops(given: argparse.Namespace, sides: loop.Sides) -> bool:
     after = f"--live-after={shadow}"
     good = loop.run(folder / "good", model, sides, seed, seconds, [after])
     print(_told("the model", good))
+    if any(one["reason"] == "late" for one in good["changes"]):
+        print("the machine was too busy for the model's answers to come in time: repeat it with nothing beside")
     bad = folder / "poisoned.tlm"
     signed_model.write(bad, poisoned.poisoned(Model.decode(signed_model.read(model, identity).body)).encode(), identity)
     in_shadow = loop.run(folder / "poisoned-shadow", bad, sides, seed, 12.0, [f"--live-after={shadow}"])

@@ -117,7 +117,7 @@ def verdict(found: dict[str, Any]) -> str:
 
 def markdown(found: dict[str, Any], took: dict[str, Any]) -> str:
     """The report as a page."""
-    lines = ["# A model for PRBs, beside the rule", "", f"{_sentence(verdict(found))}", ""]
+    lines = ["# A model for PRBs, beside the rule", "", f"{_sentence(verdict(found))}", "", *_about(found["set"])]
     lines += ["| on unseen runs | F1 | precision | recall | wrong of 1000 cells | margin of F1 | interval |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for subject, one in found["compared"].items():
@@ -142,6 +142,18 @@ def markdown(found: dict[str, Any], took: dict[str, Any]) -> str:
               f"ratio of the medians {took['ratio']}."]  # fmt: skip
     lines += ["", f"Seed {found['seed']}; SHA-256 of the figures {digest(found)}.", ""]
     return "\n".join(lines)
+
+
+def _about(described: dict[str, Any]) -> list[str]:
+    """What the figures are of."""
+    runs, missing = described["runs"], described["missing_records"]
+    return [
+        f"Both answer the same records of {runs['test']} runs; {runs['train']} others, of other seeds, trained the "
+        f"model ({missing} records of all are missing). The rule is the detector's filtered answer. An interval is a "
+        f"bootstrap over whole test runs, {RESAMPLES:,} resamples. All runs are of one world, the emulator's: "
+        "docs/train.md has the figures of others.",
+        "",
+    ]
 
 
 def _sentence(text: str) -> str:

@@ -101,7 +101,7 @@ def test_interrupt_prints_the_summary(start: Start, endpoint: str) -> None:
     clock = start("clock", "--connect", endpoint, "--interval", "0.05")
     clock.wait_for("twin-1: offset", "out")
     clock.interrupt()
-    assert clock.code() == 0
+    assert clock.code() == 0, (clock.out, clock.err)
     assert "exchanges answered" in "\n".join(clock.out[-2:])
 
 

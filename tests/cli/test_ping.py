@@ -20,8 +20,8 @@ def test_either_side_listens(start: Start, endpoint: str, transport: str, pinger
     common = ("--transport", transport, "--count", "20", "--json")
     pong = start("pong", *common, sides[1], endpoint, "--node", "twin-1")
     ping = start("ping", *common, sides[0], endpoint, "--node", "gnb-1", "--interval", "0", "--size", "1K")
-    assert ping.code() == 0
-    assert pong.code() == 0
+    assert ping.code() == 0, (ping.out[-1], ping.err, pong.err)
+    assert pong.code() == 0, pong.err
 
     *answers, summary = ping.records()
     assert [answer["sequence"] for answer in answers] == list(range(20))

@@ -28,14 +28,15 @@ def test_generated_messages_arrive_as_sent(start: Start, endpoint: str, transpor
 
 def test_lines_of_stdin(start: Start, endpoint: str, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
-    lines.write_bytes("first\n\nünïcode\n".encode() + b"\xff\x00\nno end of line")
-    sub = start("sub", "--listen", endpoint, "--count", "5")
+    long = 200_000 * "x"  # it comes in several parts
+    lines.write_bytes(f"first\n\nünïcode\n{long}\n".encode() + b"\xff\x00\nno end of line")
+    sub = start("sub", "--listen", endpoint, "--count", "6")
     with lines.open("rb") as stdin:
         pub = start("pub", "--connect", endpoint, stdin=stdin)
         assert pub.code() == 0
-    assert pub.out[0] == "sent 5 messages, 30 B; 5 acknowledged, 0 lost"
+    assert pub.out[0] == "sent 6 messages, 200,030 B; 6 acknowledged, 0 lost"
     assert sub.code() == 0
-    assert sub.out == ["first", "", "ünïcode", "\ufffd\x00", "no end of line"]
+    assert sub.out == ["first", "", "ünïcode", long, "\ufffd\x00", "no end of line"]
 
 
 def test_files_and_output_directory(start: Start, endpoint: str, tmp_path: Path) -> None:

@@ -228,3 +228,20 @@ def test_a_session_that_fell_silent_beside_its_successor_will_not_return(driver:
     assert peer_manager.names(frozenset({THEIRS})) == "theirs (down, may return)"
     hello(newer)
     assert peer_manager.names(frozenset({THEIRS})) == "no peer that is left"
+
+
+def test_a_connection_over_which_a_peer_is_heard_is_not_given_up_before_what_came_over_it_is_read(
+    driver: SessionDriver, transport: Outlet
+) -> None:
+    """A side that stood still: behind the first hello is the one that makes the peer up, and its data."""
+    start = time.monotonic_ns()
+    driver.on_tick(start, start)
+    body = Hello("theirs", {}, {}).encode()
+    late = start + 2 * STEP_NS
+    driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, 1, 1, body), late, False)
+    driver.on_tick(late, late)
+    assert transport.renewed == []
+    driver.on_tick(late + 2 * STEP_NS, late)  # it stood still again, and has read nothing since
+    assert transport.renewed == []
+    driver.on_tick(late + 3 * STEP_NS, late + 3 * STEP_NS)  # nothing else came
+    assert len(transport.renewed) == 1

@@ -10,7 +10,6 @@ from twinlink_results import results
 
 import twinlink
 from tests.cli.calling import call
-from tests.cli.running import Start
 from tests.recording.recordings import pair
 from twinlink.appkit import records
 from twinlink.testing import patience, wait_until
@@ -85,10 +84,10 @@ def test_the_default_place_is_beside_the_recording_and_nothing_is_replaced(recor
     assert call("report", str(copy), "--overwrite").code() == 0
 
 
-def test_a_cut_recording_is_reported_as_far_as_it_goes(recorded: Any, tmp_path: Path, start: Start) -> None:
+def test_a_cut_recording_is_reported_as_far_as_it_goes(recorded: Any, tmp_path: Path) -> None:
     whole = (recorded[0] / "twin.mcap").read_bytes()
     (tmp_path / "cut.mcap").write_bytes(whole[:-100])
-    run = start("report", str(tmp_path / "cut.mcap"), "--json")
+    run = call("report", str(tmp_path / "cut.mcap"), "--json")
     assert run.code() == 0, run.err
     assert run.records()[-1]["complete"] is False
 

@@ -87,7 +87,7 @@ class SampleDApp:
 def emulator() -> Iterator[Emulator]:
     folder = Path(tempfile.mkdtemp(prefix="e3-"))  # short: a socket's path has at most 107 octets
     endpoints = e3.Endpoints(*(f"ipc://{folder}/{name}" for name in ("setup", "to", "from")))
-    settings = make_recording.Settings(n_prbs=N_PRBS, scs_khz=15, seconds=0.5, n_ues=1, episodes=())
+    settings = make_recording.Settings(n_prbs=N_PRBS, scs_khz=15, seconds=0.5, n_ues=6, episodes=())
     make_recording.write(folder / "short", settings)
     suffix, recording = f".{uuid.uuid4().hex[:8]}", folder / "short.sigmf-meta"
     options = ("--aerial", "--loop", "0", f"--shm-suffix={suffix}")
@@ -114,7 +114,7 @@ def test_what_is_asked_is_answered_as_there(emulator: Emulator, dapp: SampleDApp
     assert (function["ranFunctionIdentifier"], function["controlIdentifierList"]) == (2, [])
     names = {stream["telemetryIdentifier"]: stream["stream_id"] for stream in function["ranFunctionData"]}
     of_slot = {4: "timestamp", 5: "sfn", 6: "slot", 10: "n_cells"}
-    assert names == {1: "iq_samples", 7: "cell_id", 8: "n_rx_ant", **of_slot}
+    assert names == {1: "iq_samples", 7: "cell_id", 8: "n_rx_ant", 25: "rb_start", 26: "rb_size", **of_slot}
     assert sorted(names) == function["telemetryIdentifierList"]
 
     assert dapp.ask("subscriptionRequest", ranFunctionIdentifier=1, **_lists([1]))["responseCode"] == "negative"
@@ -172,6 +172,23 @@ def test_rows_are_where_the_header_of_200_octets_says(emulator: Emulator, dapp: 
     whole = [row[0, symbol, : N_PRBS * 12].tobytes() in symbols for symbol in range(14)]
     assert sum(whole) >= 13
     assert not row[0, :, N_PRBS * 12 :].any()
+
+
+def test_grants_of_ues_are_told_where_they_are_asked_for(emulator: Emulator, dapp: SampleDApp) -> None:
+    dapp.set_up()
+    dapp.ask("subscriptionRequest", ranFunctionIdentifier=2, periodicity=0, **_lists([1, 25, 26]))
+    known = {tuple(np.flatnonzero(row).tolist()) for row in read(emulator.recording).ue}
+    told = set()
+    for _ in range(3000):
+        message = dapp.next(patience())
+        assert message
+        if message["type"] == "indicationMessage" and message["dAppIdentifier"] == dapp.dapp:
+            ues = message["protocolData"]["ue_metrics"]
+            told.add(tuple(prb for ue in ues for prb in range(ue["rb_start"], ue["rb_start"] + ue["rb_size"])))
+        if len(told) > 1:
+            break
+    assert told <= known
+    assert any(told)
 
 
 def _lists(telemetry: list[int]) -> dict[str, list[int]]:

@@ -65,9 +65,23 @@ def test_rows_hold_the_record_turned(make_writer: MakeWriter) -> None:
     values = row(written, notice)
     for antenna in range(2):
         for symbol in range(14):
-            assert np.array_equal(values[antenna, symbol, : 24 * 12], turns[(33 + symbol + antenna) % 4])
+            assert np.array_equal(values[antenna, symbol, : 24 * 12], turns[(33 + 1 + symbol + antenna) % 4])
     assert not values[:, :, 24 * 12 :].any()
     assert not values[2:].any()  # antennas that it does not have
+
+
+def test_a_row_that_is_written_again_differs_though_no_record_came_meanwhile(make_writer: MakeWriter) -> None:
+    """As where the emulator stands still: a reader would take the row for one that was not written again."""
+    written = pattern()
+    writer = make_writer(written)
+    writer.take(message())
+    begin = set()
+    for number in range(4 * 32):
+        notice = writer.write(number)
+        assert notice is not None
+        if number % 32 == 0:
+            begin.add(row(written, notice)[0, 0, :12].tobytes())
+    assert len(begin) == 4
 
 
 def test_each_cell_has_a_row_of_its_own(make_writer: MakeWriter) -> None:

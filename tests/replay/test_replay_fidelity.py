@@ -93,7 +93,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setattr(module, "time", clock)
     log = tmp_path / "log.jsonl"
     journal = Journal("test", log, stream=io.StringIO())
-    fidelity = Fidelity(journal, asked.append, list[bytes]().append)
+    fidelity = Fidelity(journal, asked.append, told.append)
     fidelity.follow(EPOCH, "gnb-1", replayed=False)
     made = Run(fidelity, journal, log, asked, told, clock)
     made.record()

@@ -86,16 +86,21 @@ def test_no_test_run_is_a_training_run() -> None:
 
 
 def test_a_score_counts_what_the_truth_says(short: Run) -> None:
-    never = evaluate.score(short, by_power(threshold=50.0))
+    never, about = (
+        evaluate.score(short, by_power(threshold=50.0)),
+        {"runs": {"train": 7, "test": 2}, "missing_records": 0},
+    )
     assert never.counts["model"].missed == never.counts["model"].interfered == int(short.interfered.sum())
     assert never.counts["model"].false == 0
     always = evaluate.score(short, by_power(threshold=-50.0)).counts["model"]
     assert (always.missed, always.false) == (0, always.cells - always.interfered)
-    found = report.figures([never, never], 1, {})
+    found = report.figures([never, never], 1, about)
     assert found["compared"][report.ANSWERS]["model"]["f1"] == 0
     assert sum(sum(row.values()) for row in found["confusion"].values()) == 2 * short.classes.size
-    assert report.markdown(found, report.times([never]) | {"seconds": 1}).count("| model: ") == 3
-    assert report.digest(found) == report.digest(report.figures([never, never], 1, {}))
+    page = report.markdown(found, report.times([never]) | {"seconds": 1})
+    assert page.count("| model: ") == 3
+    assert "same records of 2 runs; 7 others" in page
+    assert report.digest(found) == report.digest(report.figures([never, never], 1, about))
 
 
 def test_a_margin_is_that_of_whole_runs_and_has_its_sign(short: Run) -> None:

@@ -207,7 +207,7 @@ def test_the_kpm_part_is_the_difference_of_the_usages_of_the_window_before() -> 
     [
         [],
         [kpm_of(0, 4000)],  # the first second may not be whole
-        [kpm_of(1, 4000, slots=49)],
+        [kpm_of(1, 960, slots=24)],
         [kpm_of(1, 4000, period_ns=10 * WINDOW_NS)],
         [kpm_of(1, 4000, n_prbs=106)],
         [replace(kpm_of(1, 4000), missing=50)],

@@ -159,7 +159,7 @@ def _lines(stop: Stop) -> Iterator[bytes]:
     if sys.stdin is None:
         raise twinlink.TwinlinkError("standard input is closed: give files, or --count")
     source = sys.stdin.fileno()
-    rest = b""
+    rest = bytearray()
     waiting = select.poll()
     for descriptor in (source, stop.fd):
         waiting.register(descriptor, select.POLLIN)
@@ -169,9 +169,13 @@ def _lines(stop: Stop) -> Iterator[bytes]:
         chunk = os.read(source, _CHUNK)
         if not chunk:
             break
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
+        first, *others = chunk.split(b"\n")
+        rest += first
+        if others:
+            yield bytes(rest)
+            yield from others[:-1]
+            rest = bytearray(others[-1])
         if len(rest) > MAX_PAYLOAD:
             break  # `send` refuses it with the reason; reading on would fill the memory
     if rest:
-        yield rest
+        yield bytes(rest)

@@ -189,6 +189,8 @@ class PeerManager:
             self._limit_counters.exceeded("peers")
             return None
         self.alone = False
+        if new:
+            self._reconnect.on_heard(mono_ns)
         if reply:
             self._answer(mono_ns, at_once=current.up)
         return HelloReceived(hello, new, current.interrupted)
@@ -244,7 +246,8 @@ class PeerManager:
         if not self.peers.all():
             self._path.parted()
         self.duplicate_names.on_tick(now_mono_ns, self._up_count)
-        return self._reconnect.on_tick(not self.up, now_mono_ns)
+        # What has not been read may have a peer come up, with its data behind: they would be lost with the connection.
+        return self._reconnect.on_tick(not self.up, min(now_mono_ns, drained_mono_ns))
 
     def _apply(self, transitions: list[PeerTransition]) -> None:
         """Note which peers came and went."""

@@ -49,8 +49,12 @@ class ReconnectPolicy:
         self._connected_ns = now_mono_ns
         return TIMEOUT_FACTORS[self._step]
 
+    def on_heard(self, now_mono_ns: int) -> None:
+        """A session is heard for the first time: the connection serves, and what comes over it is not to be dropped."""
+        self._connected_ns = now_mono_ns
+
     def on_tick(self, alone: bool, now_mono_ns: int) -> int | None:
-        """To be called ten times a second or more; ``alone``: no peer is up.
+        """To be called ten times a second or more; ``alone``: no peer is up, as of what was read until this time.
 
         Returns the patience with which to connect anew; None: leave the connection as it is.
         """

@@ -8,15 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to export.
-
-    Attributes:
-        files: of one recording.
-        out: where to.
-        flows: names or patterns.
-        table: of Parquet: ``messages`` or ``prbs``.
-        overwrite: whether files that exist are replaced.
-    """
+    """What to export; ``flows``: names or patterns, ``table``, of Parquet: ``messages`` or ``prbs``."""
 
     files: Sequence[Path]
     out: Path

@@ -212,11 +212,7 @@ class Blocks:
     def acknowledged(self, request_id: int, positive: bool, now: Instant, ran_ns: int | None = None) -> list[Todo]:
         """Handle the RAN's messageAck for the newest list, or the one before; others are ignored.
 
-        Args:
-            request_id: of the list.
-            positive: whether the RAN took it.
-            now: the current time.
-            ran_ns: the time in the messageAck, Unix time by the RAN's clock.
+        ``ran_ns``: the time in it, Unix time by the RAN's clock.
         """
         if self._replaced and self._replaced.message_id == request_id:
             self._replaced.acknowledged |= positive

@@ -60,13 +60,7 @@ class Rejection:
 
 
 def check(payload: bytes | memoryview, limits: Limits, now_ns: int) -> Decision | Rejection:
-    """The requested block or policy, or why it is rejected.
-
-    Args:
-        payload: of a message on flow ``control``.
-        limits: the rules.
-        now_ns: Unix time in ns on this host's clock.
-    """
+    """The block or policy that a message of flow ``control`` requests, or why it is rejected; ``now_ns``: Unix time."""
     try:
         decision = decode_decision(payload)
     except MalformedPayload as error:

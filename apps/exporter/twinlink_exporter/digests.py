@@ -31,13 +31,9 @@ class Digests:
         window.sample(symbol_power(spectrum.samples[None]))
 
     def add_slot(self, head: SlotSpectrum, observed_ns: int, samples: NDArray[np.float16], missing: int) -> None:
-        """The I/Q of a slot was read, of shape ``(antennas, symbols, PRBs * 12, 2)``.
+        """The I/Q of a slot was read, of shape ``(antennas, symbols, PRBs * 12, 2)``, before anything is reduced.
 
-        Args:
-            head: of its message.
-            observed_ns: of the slot.
-            samples: before anything is reduced.
-            missing: slots before it that could not be read.
+        ``missing``: slots before it that could not be read.
         """
         if head is not self._head:
             self._head = head

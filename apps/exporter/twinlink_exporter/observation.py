@@ -30,16 +30,9 @@ class Carrier:
 
 
 def observe(message: IndicationMessage, data: IqDataIndication, carrier: Carrier, observed_ns: int) -> Spectrum:
-    """The symbol that an indication carries.
+    """The symbol in an indication of the spectrum service model, read from E3 at ``observed_ns``, Unix time.
 
-    Args:
-        message: an indication of the spectrum service model.
-        data: its content.
-        carrier: how to read it.
-        observed_ns: when it was read from E3, Unix time in ns.
-
-    Raises:
-        MalformedPdu: the data is not one symbol of the carrier.
+    Raises MalformedPdu: it is not one symbol of the carrier.
     """
     fft_size, rest = divmod(len(data.iq_samples), OCTETS_PER_BIN)
     if rest or (fft_size != carrier.fft_size if carrier.fft_size else fft_size not in FFT_SIZES):

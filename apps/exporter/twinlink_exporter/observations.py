@@ -111,15 +111,9 @@ class Observations:
         self._missing = 0  # before the next one that is added
 
     def take(self, message: IndicationMessage, session: Session, observed_ns: int) -> None:
-        """Take in an indication: a symbol or sensing ranges are sent; a slot in shared memory is sent after `copy`.
+        """Take in an indication that the session expects, read at ``observed_ns``, Unix time.  Raises MalformedPdu.
 
-        Args:
-            message: that the session expects.
-            session: with the agent.
-            observed_ns: when it was read, Unix time.
-
-        Raises:
-            MalformedPdu: it cannot be read.
+        A symbol or sensing ranges are sent; a slot in shared memory is sent after `copy`.
         """
         codec = session.codec
         if session.by_reference and message.ran_function_identifier == RAN_FUNCTION:

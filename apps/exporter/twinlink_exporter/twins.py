@@ -22,9 +22,6 @@ class Twin:
     """A session of a twin that is up.
 
     Attributes:
-        node: its name.
-        epoch: of the session.
-        sync: by its acknowledgements.
         out_of_sync: as `Twins.changes` reported it last.
         newest_decision: its sequence number; -1 before the first one.
         on_flow: whether it has decided on flow ``control``.

@@ -41,7 +41,7 @@ _STREAMS = {
     25: ("rb_start", "uint16", "first PRB of a UE's grant"),
     26: ("rb_size", "uint16", "PRBs of a UE's grant"),
 }
-_OF_UE = {"ue_metrics", "ues"}  # the second in ``cells``
+_PLACES_OF_UES = {"ue_metrics", "ues"}  # the second in ``cells``
 _OF_SLOT = frozenset(("timestamp", "sfn", "slot", "n_cells"))  # the others are of a cell
 
 
@@ -163,12 +163,9 @@ class AerialAgent(Agent):
 
 def _of_ues(cell: Message, wanted: set[str]) -> Message:
     """What was subscribed of the UEs of a cell."""
-    found = {}
-    for place in _OF_UE.intersection(cell):
-        ues = [{name: value for name, value in ue.items() if name in wanted} for ue in cell[place]]
-        if any(ues):
-            found[place] = ues
-    return found
+    of_ue = {_STREAMS[stream][0] for stream in e3.TELEMETRY_GRANTS} & wanted
+    places = _PLACES_OF_UES.intersection(cell) if of_ue else ()
+    return {place: [{name: ue[name] for name in of_ue} for ue in cell[place]] for place in places}
 
 
 def _stream(number: int) -> Message:

@@ -74,14 +74,14 @@ class Options:
     kpms: bool = False
 
 
-def _slot_of(pattern: SlotPattern, notice: Notice, offset_ns: int, grants: Sequence[Grant]) -> e3.SlotIndication:
+def _slot_of(pattern: SlotPattern, notice: Notice, offset_ns: int, grants: Sequence[Grant] | None) -> e3.SlotIndication:
     """The indication of a slot; ``offset_ns`` is from the time of the notice to that of the indication."""
     first = notice.fh_buffer_index * pattern.rows + notice.fh_write_index
     slots = [
         e3.SlotIndication(
             pattern.iq_name, *row_of(pattern, first + cell), notice.timestamp + offset_ns, notice.sfn, notice.slot,
             cell, pattern.antennas, notice.valid_symbol_mask, pattern.cells if pattern.cells > 1 else None,
-            grants=tuple(grants),
+            grants=None if grants is None else tuple(grants),
         )
         for cell in range(pattern.cells)
     ]  # fmt: skip
@@ -294,7 +294,8 @@ class Emulator:
         """Indicate a slot, and its sensing ranges, to the dApps."""
         agent, now_ns = self._agent, time.monotonic_ns()
         if agent.subscribers(now_ns, e3.L1_KPM_FUNCTION):
-            slot = _slot_of(slots.pattern, notice, self._offset_ns, _runs(self._granted))
+            grants = _runs(self._granted) if self._options.aerial else None
+            slot = _slot_of(slots.pattern, notice, self._offset_ns, grants)
             data = agent.codec.encode_structure(slot)
             self._outgoing.extend(agent.indications(data, now_ns, e3.L1_KPM_FUNCTION))
         if agent.subscribers(now_ns, e3.RAN_FUNCTION):

@@ -1,8 +1,9 @@
 """The process that writes whole slots to shared memory, as a gNB does: `twinlink_e3.ran_buffers` and `sensing_ring`.
 
 The emulator (`slot_process`) gives it a record at a time.  Until the next one comes, each uplink symbol of each slot is
-that record, turned by a multiple of 90 degrees: by one more from symbol to symbol, slot to slot and antenna to antenna,
-so that none looks like its neighbours.  Of each slot that it has written it tells the emulator, which indicates it.
+that record, turned by a multiple of 90 degrees: by one more from symbol to symbol, slot to slot, antenna to antenna and
+round to round of the rows, so that none looks like its neighbours, nor a row as if it had not been written again.  Of
+each slot that it has written it tells the emulator, which indicates it.
 
 A message to the writer: number of sensing ranges (16 bits), the ranges (4 x 32 bits each), and the record's samples
 (int16); without samples, it pauses.  A message to the emulator: `READY` when the shared memory is there, then `Notice`.
@@ -172,12 +173,13 @@ class Writer:
 
     def _write_rows(self, slots: NDArray[np.float16], number: int, written: int, first: int) -> None:
         """Write a row for each cell; the symbols before the ``first`` are not uplink."""
-        width = slots.shape[2]
+        width, before = slots.shape[2], written * self._pattern.cells  # rows
+        turn = number + before // (ran_buffers.BUFFERS * self._layout.rows)
         for cell in range(self._pattern.cells):
-            row = self._rows[row_of(self._pattern, written * self._pattern.cells + cell)]
+            row = self._rows[row_of(self._pattern, before + cell)]
             for antenna in range(self._pattern.antennas):
                 target = row[antenna, :, :width]
-                target[first:] = slots[(number + antenna + 2 * cell) % 4, first:]
+                target[first:] = slots[(turn + antenna + 2 * cell) % 4, first:]
                 target[:first] = self._leakage
 
     def remove(self) -> None:

@@ -15,11 +15,7 @@ _MARKS = 0.15  # distance of the markers along a line, as a share of the axes' d
 def draw(path: Path, values: Mapping[str, ArrayLike], labels: tuple[str, str], scale: Mapping[str, Any]) -> None:
     """Draw them, as ``path`` (a PNG) and as SVG beside it.  Raises OSError.
 
-    Args:
-        path: of the PNG.
-        values: of each case; one without any has no line.
-        labels: of both axes.
-        scale: of the values, as matplotlib's ``set_xscale`` takes it.
+    A case without values has no line; ``scale`` is one of matplotlib's ``set_xscale``.
     """
     with mpl.rc_context(plot_style.STYLE):
         figure, (axis,) = plot_style.panels(1, 3.2)

@@ -36,14 +36,7 @@ echo $? > /new/mnt/code
 
 
 def write(kernel: Kernel, wanted: Sequence[str], shares: Mapping[str, Path], path: Path) -> None:
-    """Make the archive.
-
-    Args:
-        kernel: of the machine.
-        wanted: names of kernel modules.
-        shares: folders of this host that are seen at their own place, read-only, by tag.
-        path: of the archive.
-    """
+    """Make the archive; ``shares``: folders of this host that are seen at their own place, read-only, by tag."""
     modules = list(_in_order(kernel, wanted))
     init = INIT.format(
         runs=INIT_RUNS,

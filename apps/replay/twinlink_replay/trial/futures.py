@@ -8,6 +8,7 @@ of those that were heard and of the emulator's; after it come those that follow 
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,13 +51,15 @@ class Futures:
 def draw(cell: Cell, steps: int, seeds: int, seed: int = 0, prbs: Prbs | None = None) -> Futures:
     """The next steps, so many times, all drawn from the seed.
 
-    With another seed, PRBs keep their state for other times, and interferers stay for others; the runs of the scheduler
-    are the same.  If only some PRBs are asked for, ascending, these are as they are among all.  Raises ValueError if
-    there is no step, or more than `MAX_STEPS`.
+    With another seed, or in another cell, PRBs keep their state for other times, interferers stay for others, and the
+    same runs of the scheduler are entered at other places.  If only some PRBs are asked for, ascending, these are as
+    they are among all.  Raises ValueError if there is no step, or more than `MAX_STEPS`.
     """
     if not 1 <= steps <= MAX_STEPS or seeds < 1:
         raise ValueError(f"{steps} steps and {seeds} seeds: 1 to {MAX_STEPS} steps, and 1 seed or more, can be drawn")
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((1, seed))))
+    # By the cell, too: futures that were entered alike in each trial would err alike in each.
+    now = crc32(cell.used.tobytes())
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((1, seed, now))))
     chosen = slice(None) if prbs is None else prbs
     ue = _ues(cell, steps, seeds, rng, chosen)
     return Futures(ue, _interferers(cell, steps, seeds, rng)[:, :, chosen], prbs)
@@ -103,10 +106,19 @@ def _ues(cell: Cell, steps: int, seeds: int, rng: np.random.Generator, prbs: "Pr
     kept = np.ceil(rng.exponential(cell.memory_steps, (seeds, groups))).astype(np.int32)[:, group]
     # A group is used as a whole, or not: the same draw for all its PRBs.
     used = rng.random((seeds, groups))[:, group] < cell.used[prbs]
-    rows: Rows = np.stack([_scheduled(*key)[:steps, prbs] for key in _members(cell, steps, seeds)])
+    runs = [_scheduled(*key) for key in _members(cell, steps, seeds)]
+    entries = rng.integers(0, len(runs[0]), seeds).tolist()
+    rows: Rows = np.stack([_entered(run, entry, steps, prbs) for run, entry in zip(runs, entries, strict=True)])
     keeps = np.arange(steps, dtype=np.int32)[None, :, None] < kept[:, None, :]
     np.copyto(rows, used[:, None, :], where=keeps)
     return rows
+
+
+def _entered(run: Rows, entry: int, steps: int, prbs: "Prbs | slice[None]") -> Rows:
+    """Steps of a run from one on; after its last the first one follows."""
+    end = entry + steps
+    before = run[entry:end, prbs]
+    return before if end <= len(run) else np.concatenate((before, run[: end - len(run), prbs]))
 
 
 @lru_cache(maxsize=8)
