@@ -267,6 +267,30 @@ def test_a_gnb_that_came_round_before_its_indications_came_is_noticed(timestamp:
         assert reader.counts(slot, copied_ns)
 
 
+@pytest.mark.parametrize("before", [0, 40])
+def test_a_gnb_that_came_round_without_an_indication_is_noticed(before: int) -> None:
+    """An agent that stands still indicates nothing for longer than `MAX_TRANSIT_NS`; the gNB goes on.
+
+    Args:
+        before: slots before it that were not indicated either, so that no copy tells.
+    """
+    with GnbMemory(rows=16) as memory:
+        reader = tried(memory)
+        for _ in range(before):
+            memory.write()
+        now_ns = time.monotonic_ns()
+        number = memory.written
+        slot = indicate(reader, memory.write(now_ns - 40 * 500_000, number))
+        for _ in range(32):  # the last one in the slot's row
+            memory.write()
+        assert reader.read(slot, (0,), 1, 0, 1) is not None
+        copied_ns = time.monotonic_ns()
+        reader.all_read(copied_ns + slot_reader.MAX_TRANSIT_NS)
+        assert reader.counts(slot, copied_ns) is False
+        later = indicate(reader, memory.write(time.monotonic_ns(), memory.written))
+        assert later.skipped == 32
+
+
 def test_a_gnb_that_starts_anew_is_followed(memory: GnbMemory) -> None:
     reader = SlotReader(LONG_NS)
     for _ in range(3):

@@ -16,7 +16,9 @@ counted in slots, as a gNB does not write in every slot, and may write many at o
 2. It had not if the row of a slot two or more before it, which it writes again first, still begins as when it was
    copied, and rows do not begin alike from round to round.
 3. Otherwise, it had not if an indication was read that the gNB made after the copy, or if none has come for
-   `MAX_TRANSIT_NS`.  Until then, it is not known.
+   `MAX_TRANSIT_NS`.  Until then, it is not known.  That none has come tells nothing if the row of rule 2 was written
+   again, or, without such a row, if the gNB had come round had it written as often as before: an agent that stands
+   still for longer indicates nothing, though the gNB goes on.
 
 The gNB's clock is the one whose time is nearest to the indication's.  If none is within `MAX_AGE_NS`, this takes the
 place of rule 3: it had not, unless the row before was written again, or this one may have been by a gNB that wrote in
@@ -298,9 +300,17 @@ class SlotReader:
                 return False
             if not self._trial:
                 return True
-        if made_ns > copied_ns or self._newest_read_ns >= copied_ns + MAX_TRANSIT_NS:
-            return not self._trial or self._is_unchanged(slot)
-        return None
+        if made_ns <= copied_ns:
+            if self._newest_read_ns < copied_ns + MAX_TRANSIT_NS:
+                return None
+            if not stands or (mark is None and self._rows_since(made_ns, copied_ns) >= rows_left):
+                return False
+        return not self._trial or self._is_unchanged(slot)
+
+    def _rows_since(self, made_ns: int, copied_ns: int) -> float:
+        """Rows that the gNB may have written between two times, by how often it wrote before; 0 until that is known."""
+        known = self._slots > self.rows
+        return (copied_ns - made_ns) / self._slot_ns * self._rows / self._slots if known else 0.0
 
     def _is_unchanged(self, slot: IndicatedSlot) -> bool:
         """Whether the row of a slot is as it was copied."""
