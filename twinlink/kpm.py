@@ -35,6 +35,7 @@ MAX_PERIOD_NS = 3600 * 1_000_000_000
 # Of fewer slots, and with a larger share of them missing, a usage says too little: the standard error of 25 slots that
 # are used as a whole or not at all is 10 percentage points, by which a twin's picture counts as wrong.
 MIN_SLOTS, MAX_MISSING = 25, 0.1
+MAX_COUNT = 2**32 - 1  # of slots: a gNB whose clock is set may seem to have left out more
 _LAYOUT = struct.Struct(">BBHII4xQQQQQ")
 
 
@@ -131,8 +132,8 @@ class Usage:
     def kpm(self, source: Source, session: int = 0) -> Kpm:
         """What was counted until now."""
         return Kpm(
-            source, self.n_prbs, self._slots, self.missing, self.begin_ns, WINDOW_NS, self._used, self._available,
-            session,
+            source, self.n_prbs, self._slots, min(self.missing, MAX_COUNT), self.begin_ns, WINDOW_NS, self._used,
+            self._available, session,
         )  # fmt: skip
 
 

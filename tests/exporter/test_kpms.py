@@ -151,6 +151,7 @@ def test_nothing_is_sent_without_a_twin_nor_of_a_second_in_which_the_agent_was_l
     assert kpms.newest
     told.twin = True
     kpms.lost()
+    assert kpms.newest is None  # the metric does not go on with it
     for k in range(35, 55):
         kpms.slot(slot(((0, 6),)), BEGIN_NS + k * WINDOW_NS // 10, 0)
     assert [Kpm.decode(payload).begin_ns for payload in told] == [BEGIN_NS + 4 * WINDOW_NS]

@@ -3,6 +3,7 @@
 import pytest
 from twinlink_e3 import (
     ASN1_CODECS,
+    KPM_FUNCTION,
     DAppControlAction,
     MalformedPdu,
     MessageAck,
@@ -231,6 +232,12 @@ def test_silence_begins_again_and_waits_longer_each_time() -> None:
     assert not session.silent(now + 2 * SILENCE_NS - 1)
     session.indicated(1, now + 1)
     assert session.silent(now + 1 + SILENCE_NS)
+
+
+def test_kpms_that_come_without_iq_do_not_hide_its_silence() -> None:
+    session = subscribed_session()
+    session.indicated(KPM_FUNCTION, SILENCE_NS - 1)
+    assert session.silent(SILENCE_NS)
 
 
 def test_release_only_while_the_agent_knows_us() -> None:

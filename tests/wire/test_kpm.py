@@ -99,3 +99,12 @@ def test_a_window_whose_grants_are_not_known_is_missing() -> None:
     (kpm,) = [usage.add(BEGIN_NS + 2 * WINDOW_NS, 1)]
     assert kpm
     assert (kpm.slots, kpm.missing) == (1, 1)
+
+
+def test_more_missing_slots_than_a_message_can_tell_are_told_as_many_as_it_can() -> None:
+    usage = GnbUsage(10)
+    for k in range(2):
+        usage.add(BEGIN_NS + k * WINDOW_NS, 1, missing=2**40)
+    kpm = usage.add(BEGIN_NS + 2 * WINDOW_NS, 1)
+    assert kpm
+    assert Kpm.decode(kpm.encode()).missing == 2**32 - 1

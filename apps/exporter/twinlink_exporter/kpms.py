@@ -29,7 +29,7 @@ class Kpms:
         send: sends a message of flow ``kpm``; raises TwinlinkError.
 
     Attributes:
-        newest: of the gNB; None before the first.
+        newest: of the gNB; None before the first, and when the agent is gone.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Kpms:
             self._tell(kpm)
 
     def lost(self) -> None:
-        """The agent is gone: what it did not tell of this window is not known."""
-        self._granted = GnbUsage(self._n_prbs)
+        """The agent is gone: what it did not tell of this window is not known, and no usage is that of now."""
+        self.newest, self._granted = None, GnbUsage(self._n_prbs)
 
     def _used(self, slot: SlotIndication) -> int | None:
         """PRBs granted in a slot, each once; None if that is not known."""

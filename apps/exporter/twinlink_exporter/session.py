@@ -325,8 +325,9 @@ class Session:
             if ran_function == self._subscriptions[len(self._granted)].ran_function:
                 return self._subscribed(None, now_ns)  # the response was lost, or is late
             return None
-        self._patience_ns = SILENCE_NS
-        self._due_ns = now_ns + SILENCE_NS
+        if ran_function != KPM_FUNCTION:  # which also comes when no I/Q does
+            self._patience_ns = SILENCE_NS
+            self._due_ns = now_ns + SILENCE_NS
         return None
 
     def silent(self, now_ns: int) -> bool:
