@@ -1,6 +1,7 @@
 """Slots of a gNB whose indications are odd."""
 
 import io
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -259,3 +260,20 @@ def test_more_missing_slots_than_a_slot_can_tell_are_told_by_the_next_ones_too(
     counters = observations._counters
     assert counters.slots_not_indicated > 2**32
     assert sum(slot.missing for slot in slots(sent)) == counters.slots_not_indicated + counters.slots_late
+
+
+def test_an_agent_that_names_another_shared_memory_each_time_does_not_fill_the_log(
+    make: Callable[..., Observations], memory: GnbMemory, tmp_path: Path
+) -> None:
+    observations = make([])
+    with GnbMemory(rows=16) as other:
+        for _ in range(10):
+            indicate(
+                observations, replace(memory.write(NO_CLOCK), cell_id=1), replace(other.write(NO_CLOCK), cell_id=2)
+            )
+        observations._counters.setups += 1  # as where the gNB has started
+        indicate(observations, memory.write(NO_CLOCK))
+        observations.close()
+    observations._journal.__exit__(None, None, None)
+    names = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert names.count("slots") == 3  # the first, a complaint, and the first of another setup

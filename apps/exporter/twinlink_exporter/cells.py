@@ -10,7 +10,7 @@ MAX_TOLD = 64  # cells
 
 
 class OneCell:
-    """The cell of one gNB.
+    """The cell of one gNB at a time.
 
     Args:
         cell_id: which; None: the first that it indicates.
@@ -18,10 +18,14 @@ class OneCell:
     """
 
     def __init__(self, cell_id: int | None, journal: Journal) -> None:
-        self._cell_id = cell_id
+        self._cell_id = self._given = cell_id
         self._journal = journal
         self._is_known = False  # our cell has been indicated
         self._told: set[int | None] = set()  # other cells; None: some that have no name
+
+    def begin_anew(self) -> None:
+        """Another gNB follows; of the cells that were told, none is told again."""
+        self._cell_id, self._is_known = self._given, False
 
     def choose(self, indication: SlotIndication) -> tuple[SlotIndication, bool]:
         """The indication of our cell, with all the others in ``others``; or as it is, and that our cell is not in it.

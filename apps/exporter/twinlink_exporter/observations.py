@@ -99,6 +99,7 @@ class Observations:
         self._slot_ns = NS_PER_SLOT_AT_15_KHZ * 15_000 // carrier.scs_hz
         self._reader = SlotReader(self._slot_ns)
         self._one_cell = OneCell(carrier.cell_id, journal)
+        self._opened_in = -1  # number of the setup since which shared memory was opened last
         self._clock: Clock | None = None  # as the log has it
         self._indicated: deque[tuple[IndicatedSlot, int]] = deque()  # with the slots missing before it
         self._copied: deque[_Copy] = deque()
@@ -257,11 +258,7 @@ class Observations:
         counters, reader = self._counters, self._reader
         try:
             if not reader.is_open(indication.shm_name):
-                self.finish()
-                self._one_cell = OneCell(self._carrier.cell_id, self._journal)
-                reader.open(indication.shm_name, names_cells=indication.names_cells)
-                text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
-                self._journal.event("slots", f"{text}, {reader.antennas} antennas", shm_name=indication.shm_name)
+                self._open(indication)
             indication, ours = self._one_cell.choose(indication)
             if not 0 <= indication.timestamp < MAX_TIME_NS:  # an integer without bounds, in ASN.1
                 indication = replace(indication, timestamp=0)
@@ -285,6 +282,19 @@ class Observations:
         else:
             self._indicated.append((slot, self._missing_before))
             self._missing_before = 0
+
+    def _open(self, indication: SlotIndication) -> None:
+        """Open the shared memory of a gNB that has started, or of one that names another each time.
+
+        Raises SharedMemoryError.
+        """
+        self.finish()
+        self._one_cell.begin_anew()
+        self._reader.open(indication.shm_name, names_cells=indication.names_cells)
+        again, self._opened_in = self._opened_in == self._counters.setups, self._counters.setups
+        log = self._journal.complaint if again else self._journal.event
+        text = f"reading I/Q of the gNB's slots from shared memory {indication.shm_name}"
+        log("slots", f"{text}, {self._reader.antennas} antennas", shm_name=indication.shm_name)
 
     def _is_written(self, now_ns: int) -> bool:
         """Whether the row of the first indicated slot is complete."""
@@ -371,4 +381,4 @@ class Observations:
             text = "the gNB's times are of no clock of this host: only newer indications tell slots that are too old"
         else:
             text = f"the gNB's times are of the clock {clock.name.lower()}"
-        self._journal.event("slot-clock", text, clock=clock.name.lower())
+        self._journal.complaint("slot-clock", text, clock=clock.name.lower())
