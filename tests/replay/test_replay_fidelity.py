@@ -181,23 +181,23 @@ def test_another_session_begins_with_what_is_not_known(run: Run) -> None:
     assert (run.fidelity.score(), run.fidelity.low) == (None, False)
 
 
+def second_with_kpm(run: Run, used: int, epoch: int = EPOCH) -> None:
+    """A second in which the twin finds UEs on 20 of 60 PRBs, and the gNB grants ``used``."""
+    run.seconds(1)
+    begin_ns = digest.begin_of(run.clock.now_ns)
+    for source, of, count in ((Source.GNB, epoch + 1, 60), (Source.TWIN, epoch, 60), (Source.GNB, epoch, used)):
+        one = Kpm(source, 6, 10, 0, begin_ns - WINDOW_NS, WINDOW_NS, count, 60)
+        run.fidelity.kpm(twinlink.Message(one.encode(), "kpm", 0, of, "gnb-1", 0, 0))
+    for k in range(10):
+        at_ns = run.clock.now_ns + k * WINDOW_NS // 10
+        record = Record(np.zeros((0, 2), np.int16), k, EPOCH, at_ns, at_ns, at_ns, -1, 30_000, 3.6e9)
+        run.fidelity.analysed([record], np.arange(6)[None] < 2)
+
+
 def test_kpms_that_disagree_make_it_low_and_the_twins_own_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kpm, "MIN_SLOTS", 10)  # as many as there are here
-
-    def send(used: int, epoch: int = EPOCH, source: Source = Source.GNB) -> None:
-        begin_ns = digest.begin_of(run.clock.now_ns) - WINDOW_NS
-        one = Kpm(source, 6, 10, 0, begin_ns, WINDOW_NS, used, 60)
-        run.fidelity.kpm(twinlink.Message(one.encode(), "kpm", 0, epoch, "gnb-1", 0, 0))
-
     for used in (20, 20, 50):
-        run.seconds(1)
-        send(60, epoch=8)
-        send(60, source=Source.TWIN)
-        send(used)
-        for k in range(10):
-            at_ns = run.clock.now_ns + k * WINDOW_NS // 10
-            record = Record(np.zeros((0, 2), np.int16), k, EPOCH, at_ns, at_ns, at_ns, -1, 30_000, 3.6e9)
-            run.fidelity.analysed([record], np.arange(6)[None] < 2)
+        second_with_kpm(run, used)
     assert run.fidelity.last
     assert run.fidelity.last.parts["kpm"] == 1
     assert not run.fidelity.low
@@ -209,6 +209,17 @@ def test_kpms_that_disagree_make_it_low_and_the_twins_own_is_told(run: Run, monk
     assert [(one.source, one.session, one.used, one.available) for one in own] == [(Source.TWIN, EPOCH, 20, 60)] * 2
     run.fidelity.kpm(twinlink.Message(b"junk", "kpm", 0, EPOCH, "gnb-1", 0, 0))
     assert run.events() == ["fidelity-low", "digest-asked", "malformed-kpm"]
+
+
+def test_kpms_that_agree_as_they_do_where_nothing_is_wrong_end_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kpm, "MIN_SLOTS", 10)
+    low = []
+    for used in (20, 50, 25, 24, 24, 24):
+        second_with_kpm(run, used)
+        low.append(run.fidelity.low)
+    assert low == [False, False, True, True, False, False]  # by 0.5, 0.917, 0.933
+    assert run.fidelity.last
+    assert run.fidelity.last.score == pytest.approx(1 - 4 / 60)
 
 
 def test_what_cannot_be_read_or_sent_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

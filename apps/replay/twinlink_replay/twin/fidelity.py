@@ -5,7 +5,7 @@
 | not known | the exporter sends no digests, or no window was compared yet: decisions leave                     |
 | good      | the score was at least the limit since                                                            |
 | low       | it fell below the limit; until a window that was compared since, and the age, are half the way    |
-|           | from the limit to 1: no decision leaves                                                           |
+|           | from the limit to 1, and its KPM a quarter: no decision leaves                                    |
 
 The score is that of the last window (`twinlink.fidelity`) or the part of the present age, whichever is less; 0 if no
 digest came for `SILENT_NS`.  While it is low the exporter is asked for a digest, which says what it sends, and whether
@@ -112,6 +112,7 @@ class Fidelity:
         self._journal, self._ask, self._tell, self._limit, self._clock = journal, ask, tell, limit, clock
         self._compared: list[Kpm] = []  # by the twin, to be told
         self._good = limit + (1 - limit) / 2
+        self._good_kpm = limit + (1 - limit) / 4  # an estimate: undistorted windows had less than `_good`
         self._lock = threading.RLock()
         self._session = _Session()
 
@@ -275,11 +276,19 @@ class Fidelity:
             why = self._session.why_low = f"fidelity {score:.3f} is below {self._limit:g}: {self._reason(mono_ns)}"
             text = f"{why}; no decision leaves until"
             parts = self.last.parts if self.last else None
-            self._journal.event("fidelity-low", f"{text} it is {self._good:g}", score=score, parts=parts)
-        elif since_ns is not None and score >= self._good and (self._session.compared_mono_ns or 0) > since_ns:
+            text += f" it is {self._good:g} ({self._good_kpm:g} by KPMs)"
+            self._journal.event("fidelity-low", text, score=score, parts=parts)
+        elif since_ns is not None and self._is_good(mono_ns) and (self._session.compared_mono_ns or 0) > since_ns:
             self._session.low_since_mono_ns = None
             text = f"fidelity is {score:.3f} again, after {(mono_ns - since_ns) / 1e9:.1f} s: decisions leave"
             self._journal.event("fidelity-good", text, score=score, low_ns=mono_ns - since_ns)
+
+    def _is_good(self, mono_ns: int) -> bool:
+        """Whether the score is high enough for decisions to leave again."""
+        score, last = self.score(mono_ns), self.last
+        if score is None or last is None:
+            return False
+        return score >= self._good_kpm and min(last.heard, age_part(self._session.age_ns(mono_ns))) >= self._good
 
     def _reason(self, mono_ns: int) -> str:
         """Which part is the least, with its figure."""
