@@ -1,4 +1,7 @@
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from twinlink_replay.twin.trials import Trials
 from twinlink_replay.twin.twin import Twin
 
 import twinlink
+from twinlink import digest
 from twinlink.appkit.journal import Journal
 from twinlink.testing import free_endpoint
 
@@ -73,14 +77,40 @@ def test_a_session_that_returns_is_followed_again() -> None:
     assert not source_selection.accepts(record(2), 2 * ABANDON_AFTER_NS)
 
 
-def test_of_records_that_come_at_once_the_first_one_is_named(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
+@contextmanager
+def running(log: Path) -> Iterator[Twin]:
+    """A twin that observes only."""
     with Journal("test", log) as journal, twinlink.open("memory", listen=free_endpoint(1)) as link:
         fidelity = Fidelity(journal, lambda octets: None, lambda octets: None)
         decisions = Decisions(
             journal, DecisionPath(link), link.sync("spectrum"), fidelity, node="twin-1", session="0", validity_ms=1000,
             protected=frozenset(), control=False, trials=Trials(journal, False),
         )  # fmt: skip
-        Twin(journal, decisions, None, None, fidelity).add([replace(record(1), sequence=k) for k in range(3, 20)])
+        yield Twin(journal, decisions, None, None, fidelity)
+
+
+def test_of_records_that_come_at_once_the_first_one_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    with running(log) as twin:
+        twin.add([replace(record(1), sequence=k) for k in range(3, 20)])
     (first,) = [event for event in map(json.loads, log.read_text().splitlines()) if event["event"] == "first-record"]
     assert first["sequence"] == 3
+
+
+def test_records_of_two_sessions_that_come_at_once_are_each_of_their_own(tmp_path: Path) -> None:
+    """Or the first second of the new one would be compared as if all of it had been heard."""
+    begin_ns = digest.begin_of(time.time_ns())
+    with running(tmp_path / "log.jsonl") as twin:
+        twin.add([replace(record(1), observed_ns=begin_ns)])
+        twin.link_event(twinlink.PeerDown(time.time_ns(), "gnb-1", 1, "closed"))
+        old = replace(record(1), observed_ns=begin_ns + 1)
+        new = [replace(record(2), observed_ns=begin_ns + 2 * digest.WINDOW_NS + k) for k in range(3)]
+        twin.add([old, *new])
+        assert twin.records == 5
+        for k in range(2):
+            window = digest.Window(begin_ns + (2 + k) * digest.WINDOW_NS)
+            window.count(window.begin_ns, 100)
+            payload = window.digest(digest.Settings(1, 0, 1, 30_000, 3.6e9)).encode()
+            twin.digest(twinlink.Message(payload, "digest", k, 2, "gnb-1", 0, time.time_ns()))
+            twin.add([replace(record(2), observed_ns=window.begin_ns + digest.WINDOW_NS)])
+        assert twin.fidelity.windows == 1

@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 import numpy as np
@@ -116,11 +118,12 @@ class Twin:
                 self.done.set()
 
     def _analyse(self, records: list[Record]) -> None:
-        ours = self._select(records)
-        if not ours:
-            return
-        if ours[-1].epoch != self._followed:
-            self._follow(next(record for record in ours if record.epoch == ours[-1].epoch))
+        for _, ours in groupby(self._select(records), key=attrgetter("epoch")):
+            self._analyse_session([*ours])
+
+    def _analyse_session(self, ours: list[Record]) -> None:
+        if ours[0].epoch != self._followed:
+            self._follow(ours[0])
         assert self._detector
         if ours[0].power is not None:
             self._take_power(ours)
