@@ -405,7 +405,7 @@ def test_a_recording_says_which_decisions_are_open_and_what_the_kpms_scored() ->
     ended: dict[Name, Stage] = stages | {"cleared": Stage(4, "exporter")}
     stories = [Story("block-1", (7,), stages=ended).as_dict(), Story("block-2", (8,), stages=stages).as_dict()]
     assert summary._decisions(stories).startswith("2 PRB blocks: 1 cleared, 1 open")
-    parts = {"completeness": 1.0, "age": 0.9, "kpm": 0.5}  # the score is without the last
-    windows = [{"score": 0.9, "parts": parts}, {"score": 1.0, "parts": parts | {"age": 1.0, "kpm": None}}]
+    parts = {"completeness": 1.0, "age": 0.9, "kpm": 0.5}
+    windows = [{"score": 0.5, "parts": parts}, {"score": 1.0, "parts": parts | {"age": 1.0, "kpm": None}}]
     told = summary._fidelity([{"node": "gnb-1", "epoch": "0", "windows": windows}])
-    assert "0.900 at least (by age); KPMs scored 0.500 in the mean" in told
+    assert "0.500 at least (by kpm); KPMs scored 0.500 in the mean" in told

@@ -50,9 +50,9 @@ def _fidelity(sessions: Iterable[dict[str, Any]]) -> str:
         windows = one["windows"]
         least = min(windows, key=lambda window: window["score"])
         mean = sum(window["score"] for window in windows) / len(windows)
-        parts = {name: part for name, part in least["parts"].items() if part is not None and name != "kpm"}
+        parts = {name: part for name, part in least["parts"].items() if part is not None}
         kpms = [part for window in windows if (part := window["parts"].get("kpm")) is not None]
-        by_kpm = f"KPMs scored {sum(kpms) / len(kpms):.3f} in the mean, beside it" if kpms else "KPMs are not known"
+        by_kpm = f"KPMs scored {sum(kpms) / len(kpms):.3f} in the mean" if kpms else "KPMs are not known"
         told.append(
             f"the twin's picture scored {mean:.3f} in the mean of {len(windows)} s of {one['node'] or one['epoch']}, "
             f"{least['score']:.3f} at least (by {min(parts, key=lambda name: parts[name])}); {by_kpm}"
