@@ -70,18 +70,22 @@ def test_rows_hold_the_record_turned(make_writer: MakeWriter) -> None:
     assert not values[2:].any()  # antennas that it does not have
 
 
-def test_a_row_that_is_written_again_differs_though_no_record_came_meanwhile(make_writer: MakeWriter) -> None:
+@pytest.mark.parametrize(("tdd", "cells", "rows"), [("U", 1, 16), ("DDDDUUU", 1, 16), ("U", 4, 2), ("U", 16, 120)])
+def test_a_row_that_is_written_again_differs_though_no_record_came_meanwhile(
+    make_writer: MakeWriter, tdd: str, cells: int, rows: int
+) -> None:
     """As where the emulator stands still: a reader would take the row for one that was not written again."""
-    written = pattern()
+    written = replace(pattern(tdd), cells=cells, rows=rows)
     writer = make_writer(written)
     writer.take(message())
-    begin = set()
-    for number in range(4 * 32):
-        notice = writer.write(number)
-        assert notice is not None
-        if number % 32 == 0:
-            begin.add(row(written, notice)[0, 0, :12].tobytes())
-    assert len(begin) == 4
+    begin: dict[int, list[bytes]] = {}
+    for number in range(5 * 2 * rows // tdd.count("U") * len(tdd) // cells):
+        if notice := writer.write(number):
+            place = notice.fh_buffer_index * rows + notice.fh_write_index
+            begin.setdefault(place, []).append(row(written, notice)[0, 0, :12].tobytes())
+    assert len(begin) * cells >= 2 * rows
+    for of_place in begin.values():
+        assert len(set(of_place[:4])) == len(of_place[:4]) >= 3
 
 
 def test_each_cell_has_a_row_of_its_own(make_writer: MakeWriter) -> None:

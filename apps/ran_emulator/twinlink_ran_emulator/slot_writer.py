@@ -151,7 +151,7 @@ class Writer:
         mask = ALL_SYMBOLS if kind == "U" else MIXED_SYMBOLS
         buffer, row = row_of(self._pattern, self._written * self._pattern.cells)
         self._indicated = partial(
-            self._write_rows, self._slots, number, self._written, 0 if kind == "U" else MIXED_SYMBOLS_FROM
+            self._write_rows, self._slots, self._written, 0 if kind == "U" else MIXED_SYMBOLS_FROM
         )
         if not self._pattern.indicates_first:
             self._complete()
@@ -171,15 +171,17 @@ class Writer:
             self._indicated()
             self._indicated = None
 
-    def _write_rows(self, slots: NDArray[np.float16], number: int, written: int, first: int) -> None:
+    def _write_rows(self, slots: NDArray[np.float16], written: int, first: int) -> None:
         """Write a row for each cell; the symbols before the ``first`` are not uplink."""
-        width, before = slots.shape[2], written * self._pattern.cells  # rows
-        turn = number + before // (ran_buffers.BUFFERS * self._layout.rows)
-        for cell in range(self._pattern.cells):
-            row = self._rows[row_of(self._pattern, before + cell)]
+        width, cells = slots.shape[2], self._pattern.cells
+        for each in range(written * cells, (written + 1) * cells):
+            rounds, place = divmod(each, ran_buffers.BUFFERS * self._layout.rows)
+            # By its place, so that each round turns it further whatever the TDD pattern and the cells.
+            turn = rounds + place // cells + 2 * (place % cells)
+            row = self._rows[row_of(self._pattern, each)]
             for antenna in range(self._pattern.antennas):
                 target = row[antenna, :, :width]
-                target[first:] = slots[(turn + antenna + 2 * cell) % 4, first:]
+                target[first:] = slots[(turn + antenna) % 4, first:]
                 target[:first] = self._leakage
 
     def remove(self) -> None:
