@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twinlink_demo import pace
 
 from tests.cli.running import Start, runs_ended_by
 
@@ -18,8 +19,18 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def played(start: Start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A demo over ZeroMQ, with identities, that has passed: its folder, and the summary as it was printed."""
-    out = tmp_path_factory.mktemp("demo") / "out"
-    run = start("demo", "--secure", "--out", str(out), "--transports", "zeromq", "--seconds", "5", "--json")
-    assert run.code() == 0, run.err
-    return out, json.loads(run.out[-1])
+    """A demo over ZeroMQ, with identities, that has not failed: its folder, and the summary as it was printed.
+
+    Where the machine is too busy to judge it, it is played again at half the pace, twice at most, as the demo advises.
+    """
+    slower: list[str] = []
+    for _ in range(3):
+        out = tmp_path_factory.mktemp("demo") / "out"
+        demo = "demo", "--secure", "--out", str(out), "--transports", "zeromq", "--seconds", "5", "--json"
+        run = start(*demo, *slower)
+        assert run.code() == 0, run.err
+        summary = json.loads(run.out[-1])
+        if summary["verdict"] != "not judged":
+            break
+        slower = [f"--pace={max(summary['transports']['zeromq']['pace'] / 2, pace.LEAST):g}"]
+    return out, summary
