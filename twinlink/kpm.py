@@ -2,7 +2,7 @@
 
 The measurement is that of 3GPP TS 28.552 clause 5.1.1.2: PRBs used for data traffic (RRU.PrbUsedUl) of those available
 (RRU.PrbAvailUl), here as exact sums over a granularity period, of which the percentage follows (RRU.PrbTotUl, with all
-else that the cell uses PRBs for; here that is not told).  In network byte order, 56 octets:
+else that the cell uses PRBs for; here that is not known).  In network byte order, 56 octets:
 
     offset  octets
          0       1   version: 1
@@ -17,8 +17,8 @@ else that the cell uses PRBs for; here that is not told).  In network byte order
         40       8   available: PRBs of the carrier, summed over the same
         48       8   session: of the twin's figure, the epoch of the exporter whose records it is of; of the gNB's, 0
 
-A PRB counts once, however many UEs share it; one on which an interferer is alone is not used.  Where a source tells its
-grants slot by slot, those in which no UE was granted anything may be left out of both sums (docs/fidelity.md).
+A PRB counts once, however many UEs share it; one on which an interferer is alone is not used.  Where a source reports
+its grants slot by slot, those in which no UE was granted anything may be left out of both sums (docs/fidelity.md).
 """
 
 import struct

@@ -30,7 +30,7 @@ def limits_of(setup: SetUp, reduction: Reduction, *, sensing: bool, sequenced: b
     if sensing and not setup.offers_sensing:
         found.append(Limit("no-sensing", "offers no sensing ranges, so flow sensing stays empty"))
     if not setup.offers_kpms:
-        found.append(Limit("no-kpm", "tells no KPMs, so flow kpm stays empty, and the fidelity lacks this part"))
+        found.append(Limit("no-kpm", "reports no KPMs, so flow kpm stays empty, and the fidelity lacks this part"))
     if not setup.offers_block:
         found.append(Limit("no-control", "offers no control of PRB blocks, so decisions are rejected"))
     else:

@@ -4,7 +4,7 @@ What it is made of depends on the agent:
 
     agent                                       its KPM
     NVIDIA's, with the grants of UEs            they come with each slot, and are counted here
-    the RAN emulator with --kpm                 it counts, and tells once a second: that is passed on
+    the RAN emulator with --kpm                 it counts, and reports once a second: that is passed on
     any other                                   none
 """
 
@@ -41,22 +41,22 @@ class Kpms:
         self._granted = GnbUsage(n_prbs)
 
     def reported(self, octets: Octets) -> None:
-        """The agent tells a KPM: ``protocol_data`` of its RAN function.  Raises MalformedPdu."""
+        """The agent reports a KPM: ``protocol_data`` of its RAN function.  Raises MalformedPdu."""
         try:
             kpm = Kpm.decode(decode_kpm(octets))
         except MalformedPayload as error:
             raise MalformedPdu(f"the agent's report of KPMs: {error}") from error
         if kpm.source is not Source.GNB:
             raise MalformedPdu(f"the agent's report of KPMs is of the {kpm.source.name.lower()}")
-        self._tell(kpm)
+        self._pass_on(kpm)
 
     def slot(self, slot: SlotIndication, observed_ns: int, skipped: int) -> None:
         """A slot of the exported cell was indicated, read at this Unix time, after so many that were not indicated."""
         if kpm := self._granted.add(observed_ns, self._used(slot), skipped):
-            self._tell(kpm)
+            self._pass_on(kpm)
 
     def lost(self) -> None:
-        """The agent is gone: what it did not tell of this window is not known, and no usage is that of now."""
+        """The agent is gone: what it did not report of this window is not known, and no usage is that of now."""
         self.newest, self._granted = None, GnbUsage(self._n_prbs)
 
     def _used(self, slot: SlotIndication) -> int | None:
@@ -69,7 +69,7 @@ class Kpms:
             used[first : first + count] = True
         return int(used.sum())
 
-    def _tell(self, kpm: Kpm) -> None:
+    def _pass_on(self, kpm: Kpm) -> None:
         self.newest = kpm
         if not self._has_twin():
             return

@@ -89,7 +89,7 @@ class SetUp:
         offers_policy: whether it offers the control of the sensing policy.
         offers_sensing: whether it offers sensing ranges.
         names_symbols: whether it may tell which symbols of a slot are uplink.
-        offers_kpms: whether it tells KPMs, or the grants of which they can be made.
+        offers_kpms: whether it reports KPMs, or the grants of which they can be made.
     """
 
     dapp_id: int

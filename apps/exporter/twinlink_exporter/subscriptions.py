@@ -77,7 +77,7 @@ def has_streams(response: SetupResponse) -> bool:
 
 
 def offers_kpms(response: SetupResponse, codec: Codec) -> bool:
-    """Whether the agent tells KPMs, or the grants of which they can be made."""
+    """Whether the agent reports KPMs, or the grants of which they can be made."""
     l1_kpm = _function(response, L1_KPM_FUNCTION)
     streams = l1_kpm.telemetry_identifier_list if l1_kpm and has_streams(response) else ()
     return set(TELEMETRY_GRANTS) <= set(streams) or _reports_kpms(response, codec)

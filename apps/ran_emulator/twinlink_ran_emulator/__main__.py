@@ -78,7 +78,7 @@ def _pattern(given: argparse.Namespace) -> SlotPattern | None:
     if given.aerial and given.e3_link != "zmq":
         raise ConfigurationError("--aerial: NVIDIA's agent has ZeroMQ alone; omit --e3-link")
     if given.aerial and given.kpm:
-        raise ConfigurationError("--kpm: NVIDIA's agent tells the grants of UEs, always; omit --kpm")
+        raise ConfigurationError("--kpm: NVIDIA's agent reports the grants of UEs, always; omit --kpm")
     if given.cells > 1 and not given.aerial:
         raise ConfigurationError("--cells: only NVIDIA's agent indicates several; add --aerial")
     if not given.slots and not given.aerial:
@@ -230,7 +230,7 @@ def make_parser() -> command_line.Parser:
     )
     agent.add_argument("--cells", type=convert.whole(1, 16), default=1, metavar="N", help="of the gNB, with --aerial")
     agent.add_argument(
-        "--kpm", action="store_true", help="tell the uplink's PRB usage once a second, in a RAN function of its own"
+        "--kpm", action="store_true", help="report the uplink's PRB usage once a second, in a RAN function of its own"
     )
     agent.add_argument("--no-control", action="store_true", help="offer no control of PRB blocks")
     agent.add_argument(

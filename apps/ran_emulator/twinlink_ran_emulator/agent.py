@@ -54,7 +54,7 @@ class Agent:
         answers_unreadable: whether it answers what it cannot decode on the setup channel; libe3 does since 0.0.8.
         by_reference: whether I/Q is in shared memory, of RAN function 2.
         free_ids: dApp identifiers that are free at the start; None: all that the generation has.
-        kpms: whether it tells KPMs, as a RAN function of twinlink's own.
+        kpms: whether it reports KPMs, as a RAN function of twinlink's own.
         block: the blocked PRBs.
         policy: the masks of the sensing policy, which changes nothing else here.
         counters: PDUs by kind, ``malformed``, ``refused``, ``indications``.

@@ -58,7 +58,7 @@ class Options:
         answers_unreadable: whether the E3 agent answers what it cannot decode (`Agent`).
         free_ids: dApp identifiers that the E3 agent has left (`Agent`).
         aerial: be an `AerialAgent` of this release; needs ``slots``.
-        kpms: whether the E3 agent tells KPMs; an `AerialAgent` tells the grants of UEs.
+        kpms: whether the E3 agent reports KPMs; an `AerialAgent` reports the grants of UEs.
     """
 
     pace: Pace = RECORDED

@@ -172,8 +172,8 @@ def _make_twin(
     identity = signing.signing_identity(given, link)
     path = DecisionPath(link)
     asks = link.sender(REQUEST_FLOW, overflow="latest")
-    tells = link.sender(KPM, overflow="drop-oldest")
-    fidelity = Fidelity(journal, asks.send, tells.send, given.fidelity_limit, path.clock_offset)
+    kpms = link.sender(KPM, overflow="drop-oldest")
+    fidelity = Fidelity(journal, asks.send, kpms.send, given.fidelity_limit, path.clock_offset)
     decisions = Decisions(
         journal,
         path,

@@ -83,7 +83,7 @@ class Fidelity:
     Args:
         journal: receives the events.
         ask: sends a message of flow ``digest-request``; raises TwinlinkError.
-        tell: sends a message of flow ``kpm``; raises TwinlinkError.
+        send_kpm: sends a message of flow ``kpm``; raises TwinlinkError.
         limit: score below which no decision leaves; 0: none is held back.
         clock: what is known of the offset of a session's clock, or None.
 
@@ -100,7 +100,7 @@ class Fidelity:
         self,
         journal: Journal,
         ask: Callable[[bytes], object],
-        tell: Callable[[bytes], object],
+        send_kpm: Callable[[bytes], object],
         limit: float = LIMIT,
         clock: Callable[[int], ClockOffset | None] = lambda epoch: None,
     ) -> None:
@@ -109,8 +109,8 @@ class Fidelity:
         self.total = 0.0
         self.last: WindowScore | None = None
         self.anew = False
-        self._journal, self._ask, self._tell, self._limit, self._clock = journal, ask, tell, limit, clock
-        self._compared: list[Kpm] = []  # by the twin, to be told
+        self._journal, self._ask, self._send_kpm, self._limit, self._clock = journal, ask, send_kpm, limit, clock
+        self._compared: list[Kpm] = []  # by the twin, to be sent
         self._good = limit + (1 - limit) / 2
         self._good_kpm = limit + (1 - limit) / 4  # an estimate: undistorted windows had less than `_good`
         self._lock = threading.RLock()
@@ -131,7 +131,7 @@ class Fidelity:
                 one = Observed(record.observed_ns, 1, power[k : k + 1] if sampled else None, record.first_prb)
                 received_ns = None if self._session.replayed else record.received_ns
                 self._take(self._session.matching.records(one, received_ns), mono_ns)
-        self._tell_compared()
+        self._send_kpms()
 
     def analysed(self, records: list[Record], ue: NDArray[np.bool_]) -> None:
         """Take in which PRBs of records that were added carry traffic of UEs, ``(records, n_prbs)``."""
@@ -165,7 +165,7 @@ class Fidelity:
             if digest.answer:
                 self._answered(digest.settings)
             self._take(self._session.matching.digest(digest, message.received_ns), mono_ns)
-        self._tell_compared()
+        self._send_kpms()
 
     def score(self, mono_ns: int | None = None) -> float | None:
         """The score now; None is not known."""
@@ -227,13 +227,13 @@ class Fidelity:
             return "fidelity not known"
         return f"fidelity {self.total / self.windows:.3f} in the mean of {self.windows} s, {self.least:.3f} at least"
 
-    def _tell_compared(self) -> None:
+    def _send_kpms(self) -> None:
         """Send the twin's KPMs with which the gNB's were compared; without the lock, which the link's thread takes."""
         with self._lock:
             kpms, self._compared = self._compared, []
         try:
             for kpm in kpms:
-                self._tell(kpm.encode())
+                self._send_kpm(kpm.encode())
         except twinlink.TwinlinkError as error:
             self._journal.complaint("kpm-not-sent", f"the twin's KPM was not sent: {error}")
 
