@@ -41,6 +41,7 @@ from .policy import NOTHING, Policy, blocked
 SPACING_MS = 30  # of a plan; the twin's own lists follow what is found, and grow faster (`controller.SPACING_NS`)
 MIN_KEPT = 0.5
 SEEDS = 32
+OTHER_SEED = 1  # of the futures that a policy is tried in which was chosen in the first ones
 LEVEL = 0.95
 RESAMPLES = 999  # so that the 2.5 % and 97.5 % points are the 25th and the 975th
 
@@ -133,29 +134,43 @@ def try_policies(
         outcomes = [Outcome(one, {}, Refusal("model", text)) for one in policies]
         return Trial(steps * STEP_MS, seeds, Outcome(NOTHING, {}, None), tuple(outcomes))
     refusals = [_objection(one, cell.n_prbs) for one in policies]
-    tried = [NOTHING, *(one for one, refusal in zip(policies, refusals, strict=True) if refusal is None)]
+    tried = [one for one, refusal in zip(policies, refusals, strict=True) if refusal is None]
     futures = draw(cell, steps, seeds, seed, None if everywhere else _prbs(tried))
-    figures = iter(_estimates(_figures(tried, futures, cell.n_prbs)))
-    nothing = Outcome(NOTHING, next(figures), None)
+    trial = _held_against(futures, tried, cell.n_prbs)
+    judged = iter(trial.outcomes)
     outcomes = [
-        Outcome(one, {}, refusal) if refusal else _judged(one, next(figures))
-        for one, refusal in zip(policies, refusals, strict=True)
+        Outcome(one, {}, refusal) if refusal else next(judged) for one, refusal in zip(policies, refusals, strict=True)
     ]
-    return Trial(steps * STEP_MS, seeds, nothing, tuple(outcomes))
+    return replace(trial, outcomes=tuple(outcomes))
 
 
-def part_that_gains(cell: Cell, policy: Policy, horizon_s: float, seeds: int = SEEDS, seed: int = 0) -> Policy:
-    """The policy without the PRBs on which it gains nothing in the mean; arguments as of `try_policies`.
+def try_with_part(cell: Cell | None, policy: Policy, horizon_s: float) -> Trial:
+    """Try a policy, and the part of it that gains if it is another one; only their PRBs count, as with `try_policies`.
 
-    The gain of a policy is the sum of those of its PRBs.
+    The gain of a policy is the sum of those of its PRBs: the part is without those that gain nothing in the mean.  Both
+    are tried in other futures than those in which the part was chosen, which would flatter it.  A policy that breaks a
+    rule before it is tried is refused without a part.
     """
+    if cell is None or _objection(policy, cell.n_prbs):
+        return try_policies(cell, [policy], horizon_s, everywhere=False)
     prbs = _prbs([policy])
-    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), seeds, seed, prbs)
+    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), SEEDS, prbs=prbs)
     wanted = blocked(policy, futures) & futures.ue
     hit = np.count_nonzero(wanted & futures.interferer, axis=(0, 1))
     gains = set(prbs[2 * hit > np.count_nonzero(wanted, axis=(0, 1))].tolist())
     spans = [replace(span, prbs=tuple(prb for prb in span.prbs if prb in gains)) for span in policy.spans]
-    return Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
+    part = Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
+    if not part.spans or part.spans == policy.spans:
+        return _held_against(futures, [policy], cell.n_prbs)
+    return try_policies(cell, [policy, part], horizon_s, seed=OTHER_SEED, everywhere=False)
+
+
+def _held_against(futures: Futures, policies: Sequence[Policy], n_prbs: int) -> Trial:
+    """The trial in these futures."""
+    figures = iter(_estimates(_figures([NOTHING, *policies], futures, n_prbs)))
+    nothing = Outcome(NOTHING, next(figures), None)
+    seeds, steps = futures.ue.shape[:2]
+    return Trial(steps * STEP_MS, seeds, nothing, tuple(_judged(one, next(figures)) for one in policies))
 
 
 def _prbs(policies: Sequence[Policy]) -> NDArray[np.int64]:
