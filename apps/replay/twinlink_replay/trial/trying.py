@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from twinlink.prbs import format_prbs
 
 from .cell import MIN_STEPS, Cell
-from .futures import MAX_STEPS, Futures, draw
+from .futures import MAX_STEPS, Futures, Rows, draw
 from .heard import STEP_MS
 from .policy import NOTHING, Policy, blocked
 
@@ -136,7 +136,7 @@ def try_policies(
     refusals = [_objection(one, cell.n_prbs) for one in policies]
     tried = [one for one, refusal in zip(policies, refusals, strict=True) if refusal is None]
     futures = draw(cell, steps, seeds, seed, None if everywhere else _prbs(tried))
-    trial = _held_against(futures, tried, cell.n_prbs)
+    trial = _held_against(futures, [(one, blocked(one, futures)) for one in tried], cell.n_prbs)
     judged = iter(trial.outcomes)
     outcomes = [
         Outcome(one, {}, refusal) if refusal else next(judged) for one, refusal in zip(policies, refusals, strict=True)
@@ -155,22 +155,23 @@ def try_with_part(cell: Cell | None, policy: Policy, horizon_s: float) -> Trial:
         return try_policies(cell, [policy], horizon_s, everywhere=False)
     prbs = _prbs([policy])
     futures = draw(cell, round(horizon_s * 1000 / STEP_MS), SEEDS, prbs=prbs)
-    wanted = blocked(policy, futures) & futures.ue
-    hit = np.count_nonzero(wanted & futures.interferer, axis=(0, 1))
-    gains = set(prbs[2 * hit > np.count_nonzero(wanted, axis=(0, 1))].tolist())
+    block = blocked(policy, futures)
+    wanted = block & futures.ue
+    gains = set(prbs[2 * _by_prb(wanted & futures.interferer) > _by_prb(wanted)].tolist())
     spans = [replace(span, prbs=tuple(prb for prb in span.prbs if prb in gains)) for span in policy.spans]
     part = Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
     if not part.spans or part.spans == policy.spans:
-        return _held_against(futures, [policy], cell.n_prbs)
+        return _held_against(futures, [(policy, block)], cell.n_prbs)
     return try_policies(cell, [policy, part], horizon_s, seed=OTHER_SEED, everywhere=False)
 
 
-def _held_against(futures: Futures, policies: Sequence[Policy], n_prbs: int) -> Trial:
-    """The trial in these futures."""
-    figures = iter(_estimates(_figures([NOTHING, *policies], futures, n_prbs)))
+def _held_against(futures: Futures, policies: Sequence[tuple[Policy, Rows]], n_prbs: int) -> Trial:
+    """The trial in these futures, of policies and what they block there."""
+    blocks = [blocked(NOTHING, futures), *(block for _, block in policies)]
+    figures = iter(_estimates(_figures(blocks, futures, n_prbs)))
     nothing = Outcome(NOTHING, next(figures), None)
     seeds, steps = futures.ue.shape[:2]
-    return Trial(steps * STEP_MS, seeds, nothing, tuple(_judged(one, next(figures)) for one in policies))
+    return Trial(steps * STEP_MS, seeds, nothing, tuple(_judged(one, next(figures)) for one, _ in policies))
 
 
 def _prbs(policies: Sequence[Policy]) -> NDArray[np.int64]:
@@ -212,24 +213,27 @@ def _judged(policy: Policy, figures: dict[str, Estimate]) -> Outcome:
     return Outcome(policy, figures, Refusal("worse" if gain.mean < 0 else "no-gain", text))
 
 
-def _figures(policies: Sequence[Policy], futures: Futures, n_prbs: int) -> NDArray[np.float64]:
-    """In PRB-ms, shape ``(policies, figures, seeds)``."""
+def _figures(blocks: Sequence[Rows], futures: Futures, n_prbs: int) -> NDArray[np.float64]:
+    """Of what policies block, in PRB-ms, shape ``(policies, figures, seeds)``."""
     ue, interferer = futures.ue, futures.interferer
     hit, clean = ue & interferer, ue & ~interferer
     harm_of_nothing = _sum(hit)
     used_of_nothing, all_of_it = _sum(ue | interferer), np.full(len(ue), float(ue.shape[1] * n_prbs))
     rows = []
-    for policy in policies:
-        block = blocked(policy, futures)
+    for block in blocks:
         avoided, taken = _sum(hit & block), _sum(clean & block)
         harm = harm_of_nothing - avoided
         rows.append([harm, taken, avoided - taken, all_of_it - _sum(block), used_of_nothing - taken])
     return np.asarray(np.array(rows) * STEP_MS, np.float64)
 
 
-def _sum(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _sum(rows: Rows) -> NDArray[np.float64]:
     # One by one: along an axis it takes ten times as long.
     return np.array([np.count_nonzero(row) for row in rows], np.float64)
+
+
+def _by_prb(rows: Rows) -> NDArray[np.float64]:
+    return _sum(np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T))
 
 
 def _estimates(values: NDArray[np.float64]) -> list[dict[str, Estimate]]:
