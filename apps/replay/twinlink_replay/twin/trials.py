@@ -21,6 +21,7 @@ from ..trial.policy import Policy, Span
 from ..trial.trying import SEEDS, Outcome, Rule, as_dict, try_with_part
 from .controller import HOLD_NS, MS
 
+POLICY = "block"  # the name of what is wanted
 HORIZON_MS = 2000  # beyond it the cell has forgotten how it was, and a block is tried again when it is renewed
 ON_AIR_MS = STEP_MS  # from a decision to the gNB
 RECENT = 300  # steps that show the state of the cell now; its laws are those that the runs ahead were made by
@@ -85,7 +86,7 @@ class Trials:
         self._calls += 1
         if self._calls == REHEARSAL:
             cell = replace(self._ready, emitters=(Emitter(0, 1, 0),), silence=0)
-            try_with_part(cell, Policy("block", (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)), HORIZON_MS / 1000)
+            try_with_part(cell, Policy(POLICY, (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)), HORIZON_MS / 1000)
         if self._ahead is None and self._calls % FIT_CALLS == 0:
             self._ahead, self._calls_left = fit(self._heard), SEEDS
         if self._ahead:
@@ -106,7 +107,7 @@ class Trials:
             cell = replace(cell, load=ready.load, dwell_steps=ready.dwell_steps, stays=ready.stays)
         end_ms = min(max(block.validity_ms, ON_AIR_MS + STEP_MS), HORIZON_MS)
         span = Span(ON_AIR_MS, end_ms, tuple(self._local(block.prbs)), HOLD_NS // MS)
-        tried = try_with_part(cell, Policy("block", (span,)), HORIZON_MS / 1000)
+        tried = try_with_part(cell, Policy(POLICY, (span,)), HORIZON_MS / 1000)
         outcome = tried.outcomes[0] if tried.best is tried.nothing else tried.best
         if outcome.refusal is None:
             (span,) = outcome.policy.spans
@@ -131,7 +132,8 @@ class Trials:
         if refusal is None:
             gain = outcome.figures["gain"]
             reason = f"a gain of {gain.mean:.0f} PRB-ms ({gain.low:.0f} to {gain.high:.0f}) over doing nothing"
-            text = f"tried a {outcome.policy.name} of PRBs {prbs} in {length_ns / MS:.1f} ms: {reason}"
+            part = "" if outcome.policy.name == POLICY else ", the part that gains of what is wanted,"
+            text = f"tried a block of PRBs {prbs}{part} in {length_ns / MS:.1f} ms: {reason}"
         else:
             reason = str(refusal)
             self.refused[refusal.rule] += 1
