@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define TWINLINK_ABI 1u /* changes when a struct below or the meaning of a function does */
+#define TWINLINK_ABI 1u /* changes when a struct or the meaning of a function does, also of a driver's header */
 #define TWINLINK_MAX_FLOWS 8u
 #define TWINLINK_MAX_PEERS 16u
 #define TWINLINK_MAX_PAYLOAD 16777216u
@@ -86,7 +86,8 @@ typedef void twinlink_on_message(void *context, const struct twinlink_message *m
 
 struct twinlink_flow_config {
   const char *name;        /* [A-Za-z0-9][A-Za-z0-9._-]{0,62}, each once */
-  size_t ring_octets;      /* messages are kept here until they are acknowledged, each with its header; 256 to 2^60, 2^28 where size_t has 32 bits */
+  size_t ring_octets;      /* messages are kept here until they are acknowledged, each with its header; at least 256,
+                              below 2^60, or below 2^28 where size_t has 32 bits */
   uint32_t messages;       /* so many are kept or not consumed yet, at most; a power of two, 16 to 131072 */
   size_t reserve_octets;   /* kept free for new ones, at the cost of those kept for peers that are down; below ring_octets */
   uint64_t window_octets;  /* sent and not consumed yet, at most; 0: 134217728 */
@@ -148,7 +149,7 @@ TWINLINK_API int twinlink_init(twinlink **link, void *memory, size_t octets, con
 
 TWINLINK_API const char *twinlink_error_text(int error);
 
-/* The member of the configuration that is out of its range; NULL: none is. */
+/* The member of the configuration that is out of its range, such as "flows.name"; NULL: none is. */
 TWINLINK_API const char *twinlink_wrong_member(const struct twinlink_config *config);
 
 /* The flow with this index in the configuration; NULL: there is none. */

@@ -116,7 +116,7 @@ twinlink_websocket *twinlink_websocket_init(void *memory, size_t octets, const s
     return NULL;
   twinlink_websocket *socket = memory;
   *socket = (twinlink_websocket){.port = config->port, .epoch = config->node->epoch, .fd = -1,
-                                         .mask = config->node->epoch | 1};
+                                 .mask = config->node->epoch | 1};
   if (!set_address(socket, config))
     return NULL;
   memcpy(socket->host, config->host, strlen(config->host) + 1);
@@ -141,7 +141,7 @@ static void enter(twinlink_websocket *socket, enum state state)
 /* `what` happened; error: its errno, or 0. */
 static void disconnect(twinlink_websocket *socket, const char *what, int error)
 {
-  snprintf(socket->problem, sizeof socket->problem, error != 0 ? "%s: %s" : "%s", what, strerror(error));
+  snprintf(socket->problem, sizeof socket->problem, "%s%s%s", what, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
   if (socket->fd >= 0)
     close(socket->fd);
   socket->fd = -1;
@@ -218,8 +218,10 @@ static void read_reply(twinlink_websocket *socket)
                   has_header(reply, "sec-websocket-protocol", "twinlink.1");
   if (!accepted) {
     char what[128];
-    snprintf(what, sizeof what, "the listener refused the handshake, or is none of twinlink: %.*s",
+    snprintf(what, sizeof what, "the listener refused the handshake, or is not twinlink's: %.*s",
              (int)strcspn(reply, "\r\n"), reply);
+    for (char *c = what; *c != 0; c++) /* what a listener says must not control a terminal */
+      *c = *c < 0x20 || *c > 0x7e ? '?' : *c;
     disconnect(socket, what, 0);
     return;
   }
@@ -438,7 +440,7 @@ void twinlink_websocket_step(twinlink_websocket *socket, twinlink *link, uint64_
   if ((socket->state == CONNECTING || socket->state == GREETING) && age_ns(socket->since_ns) > ATTEMPT_NS)
     disconnect(socket, "no answer within a second", 0);
   if (socket->state == OPEN && age_ns(socket->heard_ns) > SILENT_NS)
-    disconnect(socket, "nothing has come for 3 seconds", 0); /* hellos come five times a second: a new connection is quicker than TCP's own repair */
+    disconnect(socket, "nothing has come for 3 seconds", 0); /* five hellos were due each second; TCP repairs later */
   wait_readable(socket, link, wait_ns);
   if ((socket->state == GREETING || socket->state == OPEN) && !socket->drained)
     read_socket(socket, link);

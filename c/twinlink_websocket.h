@@ -1,6 +1,7 @@
 /*
  * twinlink_websocket.h - drives a node over a WebSocket connection (RFC 6455) to a listener, as a connector, on POSIX
- * sockets.  No TLS.  All calls belong to the link thread; nothing is allocated after twinlink_websocket_init.
+ * sockets.  No TLS.  All calls belong to the link thread; nothing is allocated, but where a connection fails and the
+ * program has set a locale: strerror() may then load its texts.
  */
 #ifndef TWINLINK_WEBSOCKET_H
 #define TWINLINK_WEBSOCKET_H

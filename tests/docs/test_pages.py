@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import twinlink
+from twinlink.cli import program_parsers
 from twinlink.testing import patience
 from twinlink.transports import transport_class
 
@@ -170,3 +171,20 @@ def test_every_limit_of_an_agent_is_on_its_page() -> None:
     page = (ROOT / "docs" / "e3.md").read_text(encoding="utf-8")
     assert len(names) >= 8
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "programs", "others"),
+    [
+        ("exporter.md", ("exporter",), ()),
+        ("gnuradio.md", ("replay", "exporter"), ("--system-site-packages",)),
+        ("ran-emulator.md", ("ran-emulator",), ("--e",)),  # of a dApp of the dapps library
+    ],
+)
+def test_the_options_on_the_page_of_a_program_are_its_own(
+    page: str, programs: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    parsers = program_parsers()
+    known = {option for one in programs for option in parsers[one]._option_string_actions}
+    named = set(re.findall(r"`(--[a-z][a-z0-9-]*)", (ROOT / "docs" / page).read_text(encoding="utf-8")))
+    assert named - known - {*others} == set()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,6 +92,19 @@ def test_of_a_block_that_is_refused_as_a_whole_the_part_that_gains_leaves(run: R
     assert set(leaves.prbs) <= set(NEW_PRBS)
     assert len(leaves.prbs) > len(NEW_PRBS) / 2
     assert leaves.id == "prb-block-1"
+
+
+def test_the_part_that_gains_more_than_the_whole_leaves_and_the_log_has_both(run: Run) -> None:
+    """PRBs that the interferer has left are wanted for 400 ms: without them the block takes less."""
+    trials = run.trials(interferer_rows(RECORDS, NEW, OLD))
+    leaves = trials.leaving(block(*OLD_PRBS, *NEW_PRBS))
+    assert leaves is not None
+    assert set(leaves.prbs) <= set(NEW_PRBS)
+    tried: Any = run.events("block-tried")
+    assert len(tried) == 1
+    part, (whole,) = tried[0], tried[0]["beside"]
+    assert (part["policy"], whole["policy"]) == ("part of block", "block")
+    assert part["gain_prb_ms"]["mean"] > whole["gain_prb_ms"]["mean"]
 
 
 def test_an_end_leaves_untried_and_so_does_all_without_trials(run: Run) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to export; ``flows``: names or patterns, ``table``, of Parquet: ``messages`` or ``prbs``."""
+    """What to export of one recording; ``flows``: names or patterns, ``table``: that of Parquet, messages or prbs."""
 
     files: Sequence[Path]
     out: Path

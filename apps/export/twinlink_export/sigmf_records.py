@@ -59,6 +59,7 @@ class Shared:
 
     @property
     def sample_octets(self) -> int:
+        """I and Q together."""
         return 8 if self.datatype == CF32 else 4
 
     def size(self, antennas: int) -> int:

@@ -28,7 +28,6 @@ from twinlink.appkit.mgen_message import Address
 from twinlink.appkit.options import Parser
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.ip_address import check_host
-from twinlink.protocol.rtt import percentiles
 
 from .mgen.egress import Egress
 from .mgen.ingress import Ingress
@@ -295,13 +294,24 @@ def _join(given: argparse.Namespace) -> int:
     if given.json:
         for trace in found.traces:
             output.emit({"type": "message", **trace._asdict()})
-    figures = {name: percentiles(values) if (values := _known(found, name)) else None for name in _FIGURES}
+    figures = {name: _percentiles(values) if (values := _known(found, name)) else None for name in _FIGURES}
     counts = {key: value for key, value in found._asdict().items() if key != "traces"}
     output.emit(counts | figures, "\n".join(_report(found, figures, bool(given.records))))
     whole = found.sent and found.received == found.sent and not found.errors and not found.incomplete
     if found.unmatched:
         return NOT_MET
     return DONE if whole or (not given.rx and found.sent) else NOT_MET
+
+
+def _percentiles(values: list[int]) -> dict[str, int]:
+    """Number, minimum, percentiles by nearest rank, and maximum, of at least one value.
+
+    They are the instrument's own: it does not compute with the library that it measures.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    points = {f"p{percent}": ordered[-(-percent * n // 100) - 1] for percent in (50, 95, 99)}
+    return {"n": n, "min": ordered[0], **points, "max": ordered[-1]}
 
 
 def _draw(given: argparse.Namespace) -> int:

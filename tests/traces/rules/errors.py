@@ -40,6 +40,12 @@ FRAMES_OF_NO_USE = {
     "ack-range": malformed(
         "ack_range", "ack_range", "ack/f", of_epoch=NODE, consumed="0", first="3", end="3", t2_ns="1"
     ),
+    "ack-range-beyond-the-last-number": malformed(
+        "ack_range", "ack_range", "ack/f", of_epoch=NODE, consumed="0", first=str(2**63 - 1), end=str(2**63), t2_ns="1"
+    ),
+    "abandoned-beyond-the-last-number": malformed(
+        "abandoned", raw_hex="544c0107" + "00000018" + HEX[16:64] + "00" * 8 + "7f" + "ff" * 7 + "80" + "00" * 7
+    ),
     "abandoned": malformed("abandoned", raw_hex="544c0107" + "00000008" + HEX[16:64] + "0000000000000003"),
     "bundle": malformed("bundle", raw_hex="544c0108" + "00000005" + HEX[16:64] + "00" * 5),
     "run": malformed("run", raw_hex="544c010d" + "00000010" + HEX[16:64] + "00000003" + "00000004" + "00" * 8),

@@ -207,6 +207,7 @@ class _Process:
 
     @property
     def exit_code(self) -> int | None:
+        """None while it runs."""
         return self._process.poll()
 
     def stop(self) -> None:

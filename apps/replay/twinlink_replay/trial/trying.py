@@ -34,13 +34,14 @@ from numpy.typing import NDArray
 from twinlink.prbs import format_prbs
 
 from .cell import MIN_STEPS, Cell
-from .futures import MAX_STEPS, Futures, draw
+from .futures import MAX_STEPS, Futures, Rows, draw
 from .heard import STEP_MS
 from .policy import NOTHING, Policy, blocked
 
 SPACING_MS = 30  # of a plan; the twin's own lists follow what is found, and grow faster (`controller.SPACING_NS`)
 MIN_KEPT = 0.5
 SEEDS = 32
+OTHER_SEED = 1  # of the futures that a policy is tried in which was chosen in the first ones
 LEVEL = 0.95
 RESAMPLES = 999  # so that the 2.5 % and 97.5 % points are the 25th and the 975th
 
@@ -133,29 +134,44 @@ def try_policies(
         outcomes = [Outcome(one, {}, Refusal("model", text)) for one in policies]
         return Trial(steps * STEP_MS, seeds, Outcome(NOTHING, {}, None), tuple(outcomes))
     refusals = [_objection(one, cell.n_prbs) for one in policies]
-    tried = [NOTHING, *(one for one, refusal in zip(policies, refusals, strict=True) if refusal is None)]
+    tried = [one for one, refusal in zip(policies, refusals, strict=True) if refusal is None]
     futures = draw(cell, steps, seeds, seed, None if everywhere else _prbs(tried))
-    figures = iter(_estimates(_figures(tried, futures, cell.n_prbs)))
-    nothing = Outcome(NOTHING, next(figures), None)
+    trial = _held_against(futures, [(one, blocked(one, futures)) for one in tried], cell.n_prbs)
+    judged = iter(trial.outcomes)
     outcomes = [
-        Outcome(one, {}, refusal) if refusal else _judged(one, next(figures))
-        for one, refusal in zip(policies, refusals, strict=True)
+        Outcome(one, {}, refusal) if refusal else next(judged) for one, refusal in zip(policies, refusals, strict=True)
     ]
-    return Trial(steps * STEP_MS, seeds, nothing, tuple(outcomes))
+    return replace(trial, outcomes=tuple(outcomes))
 
 
-def part_that_gains(cell: Cell, policy: Policy, horizon_s: float, seeds: int = SEEDS, seed: int = 0) -> Policy:
-    """The policy without the PRBs on which it gains nothing in the mean; arguments as of `try_policies`.
+def try_with_part(cell: Cell | None, policy: Policy, horizon_s: float) -> Trial:
+    """Try a policy, and the part of it that gains if it is another one; only their PRBs count, as with `try_policies`.
 
-    The gain of a policy is the sum of those of its PRBs.
+    The gain of a policy is the sum of those of its PRBs: the part is without those that gain nothing in the mean.  Both
+    are tried in other futures than those in which the part was chosen, which would flatter it.  A policy that breaks a
+    rule before it is tried is refused without a part.
     """
+    if cell is None or _objection(policy, cell.n_prbs):
+        return try_policies(cell, [policy], horizon_s, everywhere=False)
     prbs = _prbs([policy])
-    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), seeds, seed, prbs)
-    wanted = blocked(policy, futures) & futures.ue
-    hit = np.count_nonzero(wanted & futures.interferer, axis=(0, 1))
-    gains = set(prbs[2 * hit > np.count_nonzero(wanted, axis=(0, 1))].tolist())
+    futures = draw(cell, round(horizon_s * 1000 / STEP_MS), SEEDS, prbs=prbs)
+    block = blocked(policy, futures)
+    wanted = block & futures.ue
+    gains = set(prbs[2 * _by_prb(wanted & futures.interferer) > _by_prb(wanted)].tolist())
     spans = [replace(span, prbs=tuple(prb for prb in span.prbs if prb in gains)) for span in policy.spans]
-    return Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
+    part = Policy(f"part of {policy.name}", tuple(span for span in spans if span.prbs))
+    if not part.spans or part.spans == policy.spans:
+        return _held_against(futures, [(policy, block)], cell.n_prbs)
+    return try_policies(cell, [policy, part], horizon_s, seed=OTHER_SEED, everywhere=False)
+
+
+def _held_against(futures: Futures, policies: Sequence[tuple[Policy, Rows]], n_prbs: int) -> Trial:
+    """The trial in these futures, of policies and what they block there."""
+    blocks = [blocked(NOTHING, futures), *(block for _, block in policies)]
+    figures = iter(_estimates(_figures(blocks, futures, n_prbs)))
+    nothing = Outcome(NOTHING, next(figures), None)
+    seeds, steps = futures.ue.shape[:2]
+    return Trial(steps * STEP_MS, seeds, nothing, tuple(_judged(one, next(figures)) for one, _ in policies))
 
 
 def _prbs(policies: Sequence[Policy]) -> NDArray[np.int64]:
@@ -197,24 +213,27 @@ def _judged(policy: Policy, figures: dict[str, Estimate]) -> Outcome:
     return Outcome(policy, figures, Refusal("worse" if gain.mean < 0 else "no-gain", text))
 
 
-def _figures(policies: Sequence[Policy], futures: Futures, n_prbs: int) -> NDArray[np.float64]:
-    """In PRB-ms, shape ``(policies, figures, seeds)``."""
+def _figures(blocks: Sequence[Rows], futures: Futures, n_prbs: int) -> NDArray[np.float64]:
+    """Of what policies block, in PRB-ms, shape ``(policies, figures, seeds)``."""
     ue, interferer = futures.ue, futures.interferer
     hit, clean = ue & interferer, ue & ~interferer
     harm_of_nothing = _sum(hit)
     used_of_nothing, all_of_it = _sum(ue | interferer), np.full(len(ue), float(ue.shape[1] * n_prbs))
     rows = []
-    for policy in policies:
-        block = blocked(policy, futures)
+    for block in blocks:
         avoided, taken = _sum(hit & block), _sum(clean & block)
         harm = harm_of_nothing - avoided
         rows.append([harm, taken, avoided - taken, all_of_it - _sum(block), used_of_nothing - taken])
     return np.asarray(np.array(rows) * STEP_MS, np.float64)
 
 
-def _sum(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _sum(rows: Rows) -> NDArray[np.float64]:
     # One by one: along an axis it takes ten times as long.
     return np.array([np.count_nonzero(row) for row in rows], np.float64)
+
+
+def _by_prb(rows: Rows) -> NDArray[np.float64]:
+    return _sum(np.ascontiguousarray(rows.reshape(-1, rows.shape[-1]).T))
 
 
 def _estimates(values: NDArray[np.float64]) -> list[dict[str, Estimate]]:

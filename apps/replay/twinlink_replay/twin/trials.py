@@ -18,12 +18,12 @@ from ..trial.cell import Cell, Emitter, fit, usual
 from ..trial.futures import prepare
 from ..trial.heard import STEP_MS, Heard
 from ..trial.policy import Policy, Span
-from ..trial.trying import SEEDS, Outcome, Rule, as_dict, part_that_gains, try_policies
+from ..trial.trying import SEEDS, Outcome, Rule, as_dict, try_with_part
 from .controller import HOLD_NS, MS
 
+POLICY = "block"  # the name of what is wanted
 HORIZON_MS = 2000  # beyond it the cell has forgotten how it was, and a block is tried again when it is renewed
 ON_AIR_MS = STEP_MS  # from a decision to the gNB
-OTHER_SEED = 1  # for what was chosen by the first futures, which would flatter it
 RECENT = 300  # steps that show the state of the cell now; its laws are those that the runs ahead were made by
 FIT_CALLS = 50  # calls of `run_ahead` after which the runs ahead are made to suit what was heard since
 # The call of `run_ahead` with a trial whose answer does not count: it makes what the first one that counts would make.
@@ -86,7 +86,7 @@ class Trials:
         self._calls += 1
         if self._calls == REHEARSAL:
             cell = replace(self._ready, emitters=(Emitter(0, 1, 0),), silence=0)
-            self._outcome(cell, Policy("block", (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)))
+            try_with_part(cell, Policy(POLICY, (Span(ON_AIR_MS, HORIZON_MS, (0,), HOLD_NS // MS),)), HORIZON_MS / 1000)
         if self._ahead is None and self._calls % FIT_CALLS == 0:
             self._ahead, self._calls_left = fit(self._heard), SEEDS
         if self._ahead:
@@ -107,11 +107,8 @@ class Trials:
             cell = replace(cell, load=ready.load, dwell_steps=ready.dwell_steps, stays=ready.stays)
         end_ms = min(max(block.validity_ms, ON_AIR_MS + STEP_MS), HORIZON_MS)
         span = Span(ON_AIR_MS, end_ms, tuple(self._local(block.prbs)), HOLD_NS // MS)
-        policy = Policy("block", (span,))
-        outcome = self._outcome(cell, policy)
-        if cell and outcome.refusal and outcome.refusal.rule in ("worse", "no-gain"):
-            part = self._outcome(cell, part_that_gains(cell, policy, HORIZON_MS / 1000), OTHER_SEED)
-            outcome = part if part.refusal is None else outcome
+        tried = try_with_part(cell, Policy(POLICY, (span,)), HORIZON_MS / 1000)
+        outcome = tried.outcomes[0] if tried.best is tried.nothing else tried.best
         if outcome.refusal is None:
             (span,) = outcome.policy.spans
             block = replace(block, prbs=tuple(prb + self._first_prb for prb in span.prbs))
@@ -119,11 +116,8 @@ class Trials:
         self.tried += 1
         self.total_ns += length_ns
         self.most_ns = max(self.most_ns, length_ns)
-        self._report(block, outcome, length_ns)
+        self._report(block, outcome, [one for one in tried.outcomes if one is not outcome], length_ns)
         return None if outcome.refusal else block
-
-    def _outcome(self, cell: Cell | None, policy: Policy, seed: int = 0) -> Outcome:
-        return try_policies(cell, [policy], HORIZON_MS / 1000, seed=seed, everywhere=False).outcomes[0]
 
     def described(self) -> dict[str, Any]:
         """All of it, as plain data; None is not known."""
@@ -133,12 +127,13 @@ class Trials:
     def _local(self, prbs: tuple[int, ...]) -> list[int]:
         return [prb - self._first_prb for prb in prbs]
 
-    def _report(self, block: PrbBlock, outcome: Outcome, length_ns: int) -> None:
+    def _report(self, block: PrbBlock, outcome: Outcome, others: list[Outcome], length_ns: int) -> None:
         refusal, prbs = outcome.refusal, format_prbs(block.prbs)
         if refusal is None:
             gain = outcome.figures["gain"]
             reason = f"a gain of {gain.mean:.0f} PRB-ms ({gain.low:.0f} to {gain.high:.0f}) over doing nothing"
-            text = f"tried a {outcome.policy.name} of PRBs {prbs} in {length_ns / MS:.1f} ms: {reason}"
+            part = "" if outcome.policy.name == POLICY else ", the part that gains of what is wanted,"
+            text = f"tried a block of PRBs {prbs}{part} in {length_ns / MS:.1f} ms: {reason}"
         else:
             reason = str(refusal)
             self.refused[refusal.rule] += 1
@@ -149,4 +144,12 @@ class Trials:
         self._last_logged = now
         fields = as_dict(outcome) | {"horizon_ms": HORIZON_MS, "seeds": SEEDS, "length_ns": length_ns}
         del fields["spans"]
+        fields["beside"] = [
+            {
+                name: value
+                for name, value in as_dict(one).items()
+                if name in ("policy", "leaves", "refusal", "gain_prb_ms")
+            }
+            for one in others
+        ]
         log(now[0], text, time_ns=self.last.tried_ns, id=block.id, prbs=block.prbs, **fields)

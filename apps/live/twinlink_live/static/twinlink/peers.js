@@ -34,10 +34,8 @@ export class Peers {
     let one = this.sessions.get(epoch);
     if (!one) {
       if (this.sessions.size >= MAX_PEERS) return null;
-      one = {
-        epoch, state: "heard", confirmedMs: this.startMs, newsMs: 0, flows: hello.flows, since: null, streams: new Map(),
-        kept: { count: 0 },              // ranges of all its streams
-      };
+      const streams = new Map(), kept = { count: 0, streams };   // of ranges, in all its streams
+      one = { epoch, state: "heard", confirmedMs: this.startMs, newsMs: 0, flows: hello.flows, since: null, streams, kept };
       this.sessions.set(epoch, one);
     }
     if (one.state === "silent") Object.assign(one, { state: "deaf", newsMs: 0 });

@@ -46,6 +46,9 @@ export class Ranges {
 
   dropFirst() { this.#replace(0, 1, []); }
 
+  // Drops the ranges that end at a number or below it; the last range stays.
+  dropBelow(number) { this.#replace(0, Math.min(this.#at(number), Math.max(0, this.count - 1)), []); }
+
   #replace(from, count, ranges) {
     this.kept.count += ranges.length - this.all.splice(from, count, ...ranges).length;
   }

@@ -13,8 +13,8 @@ const REQUEST_OCTETS = 262_144;          // of refused messages that are request
 const max = (a, b) => (a > b ? a : b), min = (a, b) => (a < b ? a : b);
 
 export class Stream {
-  // `start`: the number that is expected first. `node` sends, reports and limits (node.js). `kept`: of the session's
-  // ranges, as in ranges.js.
+  // `start`: the number that is expected first. `node` sends, reports and limits (node.js). `kept.count`: the
+  // session's ranges, which its streams (`kept.streams`) have together.
   constructor(node, flow, epoch, repairs, start, kept) {
     Object.assign(this, { node, flow, epoch, repairs, kept });
     this.next = start;                   // every number below it was sent, as far as is known
@@ -71,7 +71,7 @@ export class Stream {
 
   #miss(first, end) {
     this.missing.add(first, end);
-    if (!this.repairs && this.#isCrowded) this.missing.dropFirst();   // what comes late of it counts as repeated
+    if (!this.repairs && this.#isCrowded()) this.missing.dropFirst();   // what comes late of it counts as repeated
   }
 
   #gap(first, end) { this.node.gap(this, first, end); }
@@ -87,17 +87,10 @@ export class Stream {
       this.node.rejected(this, sequence);
       this.#see(sequence);
       this.rejected.add(sequence, sequence + 1n);
-      this.#pass(sequence, sequence + 1n);
+      this.passed.add(sequence, sequence + 1n);
     }
     this.#acknowledge({ ...message, receivedNs: 0n });
     this.#release();
-  }
-
-  #pass(first, end) {
-    this.passed.add(first, end);
-    for (const old of [this.passed, this.rejected]) {
-      while (this.#isCrowded && old.count && old.all[0][1] <= this.due) old.dropFirst();
-    }
   }
 
   #release() {
@@ -197,8 +190,8 @@ export class Stream {
   abandon(reason, ranges, nextToSend) {
     let end = ranges.reduce((most, range) => max(most, range[1]), nextToSend);
     if (this.#jumps(end)) return;
-    if (this.repairs && this.#isCrowded) {             // it can still say what will not come
-      const whole = ranges.filter(([low, high]) => !this.missing.isCutBy(low, high));
+    if (this.repairs && this.#isCrowded()) {           // it can still say what will not come
+      const whole = ranges.filter(([low, high]) => !this.missing.isCutBy(low, high) && !this.rejected.isCutBy(low, high));
       if (end > this.next || whole.length < ranges.length) this.node.count("limited");
       [ranges, end] = [whole, min(end, this.next)];
     }
@@ -232,7 +225,7 @@ export class Stream {
 
   #giveUp(first, end, silently) {
     for (const [low, high] of this.missing.take(first, end)) {
-      this.#pass(low, high);
+      this.passed.add(low, high);
       if (!silently) this.#gap(low, high);
       else this.node.count("conflated", Number(high - low));
     }
@@ -243,7 +236,7 @@ export class Stream {
     if (!this.repairs || !this.#isNews(sequence) || this.#jumps(sequence) || this.#crowds(sequence)) return;
     this.isNew = false;
     this.#see(sequence);
-    this.#pass(sequence, sequence + 1n);
+    this.passed.add(sequence, sequence + 1n);
     this.#gap(sequence, sequence + 1n);
     this.#release();
   }
@@ -252,7 +245,7 @@ export class Stream {
   startAt(first) {
     if (!this.repairs || this.#jumps(first)) return;
     this.#expect(first);
-    for (const [low, high] of this.missing.take(0n, first)) this.#pass(low, high);
+    for (const [low, high] of this.missing.take(0n, first)) this.passed.add(low, high);
     this.#release();
   }
 
@@ -266,11 +259,21 @@ export class Stream {
 
   // Limits: what is beyond them is dropped and counted. It is not acknowledged, so it comes again
 
-  get #isCrowded() { return this.kept.count >= MAX_RANGES_KEPT; }
+  // Whether the session has as many ranges as are kept, also without those that are past.
+  #isCrowded() {
+    if (this.kept.count >= MAX_RANGES_KEPT) for (const stream of this.kept.streams.values()) stream.forget();
+    return this.kept.count >= MAX_RANGES_KEPT;
+  }
+
+  // Drops what only repetitions ask for: what comes late of it counts as repeated.
+  forget() {
+    for (const past of [this.passed, this.rejected]) past.dropBelow(this.due);
+    if (!this.repairs) this.missing.dropBelow(this.next);
+  }
 
   // Whether this message would leave more that is missing than is kept.
   #crowds(sequence) {
-    if (!this.repairs || !this.#isCrowded) return false;
+    if (!this.repairs || !this.#isCrowded()) return false;
     if (sequence <= this.next && !this.missing.isCutBy(sequence, sequence + 1n)) return false;
     this.node.count("limited");
     return true;
