@@ -1034,6 +1034,7 @@ static void leave_up(twinlink *link, struct peer *peer)
 static void suspend(twinlink *link, struct peer *peer, enum peer_state state)
 {
   peer->state = state, peer->state_mono = peer->confirmed = link->mono_ns;
+  peer->start_sent = 0; /* said anew when it comes up again: those hellos may have been lost */
   if (peer->repairs)
     link->suspended |= mask_of(link, peer);
   leave_up(link, peer);
@@ -1160,7 +1161,7 @@ static void on_hello(twinlink *link, uint64_t epoch, uint64_t number, uint64_t s
   if (peer == NULL || peer->state == LOST)
     peer = add_peer(link, peer, epoch, &hello);
   else if (peer->state == SILENT)
-    peer->state = DEAF, peer->confirmed_mono = peer->start_sent = 0;
+    peer->state = DEAF, peer->confirmed_mono = 0;
   if (peer == NULL)
     return;
   uint64_t confirmed = hello.confirmed + link->number_origin;

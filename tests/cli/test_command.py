@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -135,6 +136,13 @@ def test_a_table_on_a_full_disk_says_so_where_python_does_not_buffer(start: Star
         run = start("doctor", stdout=full, env={"PYTHONUNBUFFERED": "1"})  # as in containers
     assert run.code() == 2
     assert "standard output cannot be written: No space left on device" in run.err
+
+
+def test_an_error_names_the_file_as_it_was_given() -> None:
+    """One that gets its name when it is whole is written under another; a user's may end like that."""
+    for name, said in (("run.part", "run.part"), ("run.7.part", "run.7.part"), (f"run.{os.getpid()}.part", "run")):
+        error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        assert console.explain(error) == f"{said}: No such file or directory; check the path"
 
 
 def test_as_a_module() -> None:

@@ -158,14 +158,17 @@ def test_list_and_top_from_one_end(start: Start, endpoint: str) -> None:
     assert "twin-1" not in "".join(shown.out)
 
 
-@pytest.mark.parametrize("columns", [30, 80, 200])
-def test_a_terminal_of_any_width_shows_whose_figures_they_are(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("columns", "gap"), [(30, 1), (41, 2), (80, 1), (200, 1)])
+def test_a_terminal_of_any_width_shows_whose_figures_they_are(
+    columns: int, gap: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """rich gives the room of the names to the figures, and cuts these."""
     master, terminal = pty.openpty()
     monkeypatch.setenv("COLUMNS", str(columns))
     with os.fdopen(master, "rb"), os.fdopen(terminal, "w") as stdout:
         monkeypatch.setattr("sys.stdout", stdout)
         table = table_of("key", "column", "set by", "age s", "ends in s", words=3)
+        table.padding = 0, gap, 0, 0
         table.add_row("cell-1", "desired", "twin-1", "123.456", "0.123456")
         shown = rendered(table)
     assert max(map(len, shown.splitlines())) <= columns

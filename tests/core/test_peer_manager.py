@@ -30,6 +30,27 @@ def test_a_hello_is_answered_until_both_sides_know(driver: SessionDriver, transp
     assert hello(7, {OURS: first}) == []
 
 
+def test_a_peer_that_comes_up_again_is_told_again_from_where_on_it_is_owed(
+    driver: SessionDriver, transport: Outlet
+) -> None:
+    """Those hellos may have been lost; what it confirms when it comes up left after them."""
+
+    def hello(number: int, heard: dict[int, int]) -> tuple[int, Hello]:
+        body = Hello("theirs", heard, {}).encode()
+        driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), time.monotonic_ns(), False)
+        driver.send_hello()
+        _, octets = transport.sent[-1]
+        return parse(octets)[2], Hello.decode(octets[32:])
+
+    first, _ = hello(1, {})
+    _, told = hello(2, {OURS: first})
+    assert THEIRS in told.start_sequences
+    down, said = hello(3, {})
+    assert not said.start_sequences
+    _, told = hello(4, {OURS: down})
+    assert THEIRS in told.start_sequences
+
+
 def test_an_ack_shows_that_we_are_heard_and_mere_consumption_does_not(driver: SessionDriver) -> None:
     driver.receive(b"traffic/_link", frame(Kind.HELLO, THEIRS, 1, 1, Hello("theirs", {}, {}).encode()), 0, False)
     peer = driver.session.peer_manager.peers.sessions[THEIRS]

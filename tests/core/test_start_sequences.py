@@ -126,6 +126,7 @@ def test_a_peer_that_reads_late_that_it_is_heard_says_from_where_on_it_owes_howe
         body = Hello("theirs", {OURS: first} if first else {}, {"flow": 0}, True, frozenset(["flow"])).encode()
         mono_ns = begin_ns + number * SEARCH_INTERVAL_NS
         driver.receive(HELLO_TOPIC, frame(Kind.HELLO, THEIRS, number, 1, body), mono_ns, False)
+        driver.on_tick(mono_ns, mono_ns)  # after 1.3 s without news it is down
         first = first or newest_hello(transport)
         if number == 50:
             data(driver, 3, at_once=True)

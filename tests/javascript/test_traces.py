@@ -36,6 +36,7 @@ NOT_IMPLEMENTED = {
             "retransmits-what-is-named",
             "run-of-a-batch",
             "says-what-it-owes",
+            "says-what-it-owes-again",
             "says-where-its-flows-stand",
             "says-which-flows-it-does-not-repair",
             "sends-long-in-fragments",

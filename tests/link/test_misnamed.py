@@ -112,3 +112,19 @@ def test_a_state_in_which_nothing_is_set_is_no_mistake(caplog: pytest.LogCapture
         for look in range(2 * unread_flows.PATIENCE_LOOKS):
             unread.on_tick((look + 1) * unread_flows.LOOK_NS, "twin-1")
         assert caplog.text == ""
+
+
+def test_a_state_that_is_misspelt_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = free_endpoint()
+    with twinlink.open("memory", listen=endpoint) as receiving, twinlink.open("memory", connect=endpoint) as sending:
+        sending.wait_ready(patience())
+        receiving.state("prb-blok")
+        sending.state("prb-block").desire("cell-1", b"1")
+        flows = receiving._session.receiving
+        wait_until(lambda: any(one.queue for one in flows.values()))
+        unread = unread_flows.UnreadFlows(flows)
+        for look in range(2 * unread_flows.PATIENCE_LOOKS):
+            unread.on_tick((look + 1) * unread_flows.LOOK_NS, "twin-1")
+    (said,) = [record.getMessage() for record in caplog.records if "nothing reads" in record.getMessage()]
+    assert "nothing reads flow 'state.prb-block' here" in said
+    assert "did you mean prb-blok?: call link.state('prb-block')" in said

@@ -13,7 +13,7 @@ from tests.recording.recordings import json_records, numbers, only, pair, rows
 from twinlink.appkit import recorded_link
 from twinlink.opening import open_attached
 from twinlink.recording import verify
-from twinlink.testing import patience, wait_until
+from twinlink.testing import free_endpoint, patience, wait_until
 
 SIZES = (0, 1, 100, 71_232, 3_000_000)  # the last one travels in fragments
 SEND_TIMEOUT_S = patience()
@@ -110,6 +110,26 @@ def test_a_link_whose_recording_cannot_begin_is_given_back(endpoint: str, tmp_pa
             open_attached(attach, lambda: twinlink.open("zeromq", listen=endpoint))
     assert twinlink.open_links() == []
     twinlink.open("zeromq", listen=endpoint).close()
+
+
+def test_a_mirror_that_cannot_be_opened_leaves_no_recording(endpoint: str, tmp_path: Path) -> None:
+    """A program that is started again would be refused for it."""
+    path, at = tmp_path / "twin.mcap", free_endpoint()
+    given = SimpleNamespace(
+        transport="zeromq", listen=endpoint, connect=None, node="twin", identity=None, option=[], record=path,
+        overwrite=False, require_identity=False, mirror=at,
+    )  # fmt: skip
+    with (
+        twinlink.open("zeromq", listen=at),
+        pytest.raises(twinlink.TransportError, match="in use"),
+        recorded_link.open_link(given, lambda *_, **__: None),  # type: ignore[arg-type]
+    ):
+        pass
+    assert not path.exists()
+    with recorded_link.open_link(given, lambda *_, **__: None) as link:  # type: ignore[arg-type]
+        assert twinlink.open_links()[:1] == [link]
+    assert verify(path).sound
+    assert twinlink.open_links() == []
 
 
 def test_only_the_named_flows_are_recorded(endpoint: str, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import io
 import os
-import re
 import shutil
 import signal
 import sys
@@ -34,7 +33,6 @@ BAD_ARGUMENTS = 3
 _ONE_REQUEST_S = 0.3  # signals this close together are one request: `timeout -s INT` signals the process and its group
 _UNBOUNDED = 10_000  # columns of a table that is not shown on a terminal: no line is wrapped
 _LEAST_WORDS = 8  # characters of a column of words, which is folded; in less a name cannot be read
-_PART = re.compile(r"(\.\d+)?\.part$")  # of a file that gets its name when it is whole: no user has named it so
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ADVICE = {
     **dict.fromkeys(_FULL, "make room there, or write elsewhere"),
@@ -70,7 +68,8 @@ def writing(place: Path) -> Iterator[None]:
 
 def explain(error: OSError) -> str:
     """The message of a system error: which file, why, and what to do."""
-    place = f"{_PART.sub('', str(error.filename))}: " if error.filename else ""
+    # a file that gets its name when it is whole (`process.files`) is called as the user has
+    place = f"{str(error.filename).removesuffix(f'.{os.getpid()}.part')}: " if error.filename else ""
     advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
     return f"{place}{error.strerror or error}{advice}"
 
@@ -118,7 +117,8 @@ def _least_width(table: "Table") -> int:
     """Columns of the terminal that a table of text needs so that figures are whole, and words can be read."""
     from rich.cells import cell_len
 
-    width = len(table.columns) - 1
+    _, right, _, left = table.padding
+    width = (len(table.columns) - 1) * (left + right)
     for column in table.columns:
         widest = max(map(cell_len, map(str, [column.header, *column.cells])))
         width += widest if column.no_wrap else min(widest, _LEAST_WORDS)

@@ -113,7 +113,7 @@ def factor(text: str) -> float:
 
 
 def number(fits: Callable[[float], bool], expected: str) -> Callable[[str], float]:
-    """Converts the numbers that fit."""
+    """A type for argparse: takes the numbers that fit; the error for others begins with what is ``expected``."""
 
     def chosen(text: str) -> float:
         try:

@@ -3,12 +3,14 @@
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
 import twinlink
 from twinlink import events as ev
 from twinlink import options as link_options
 from twinlink.errors import AuthenticationError, ConfigurationError, LinkClosed, PeerTimeout
+from twinlink.opening import open_attached
 from twinlink.process.guarded_thread import GuardedThread
 from twinlink.process.listener_probe import probe
 from twinlink.transports import PORT, Endpoint, Transport
@@ -146,24 +148,29 @@ class _DefaultName(str):
     """The name of a node that was not given; an identity has its own."""
 
 
-def open_link(given: argparse.Namespace) -> twinlink.Link:
-    """Open the link that the options describe."""
+def open_link(
+    given: argparse.Namespace, attach: Callable[[twinlink.Link], object] = lambda link: None
+) -> twinlink.Link:
+    """Open the link that the options describe; ``attach`` is given it before it sends or receives anything."""
     check_link(given)  # refuses an option with the name of an argument of `twinlink.open`
-    link = twinlink.open(
-        given.transport,
-        listen=given.listen,
-        connect=_routers(given.connect),
-        node=_node(given),
-        identity=given.identity,
-        **dict(given.option or []),
+
+    def attach_all(link: twinlink.Link) -> None:
+        if getattr(given, "mirror", None) is not None:
+            link.mirror(given.mirror)  # first: if it cannot be opened, there is no recording that would be left behind
+        attach(link)
+
+    return open_attached(
+        attach_all,
+        partial(
+            twinlink.open,
+            given.transport,
+            listen=given.listen,
+            connect=_routers(given.connect),
+            node=_node(given),
+            identity=given.identity,
+            **dict(given.option or []),
+        ),
     )
-    if getattr(given, "mirror", None) is not None:
-        try:
-            link.mirror(given.mirror)
-        except BaseException:
-            link.close()
-            raise
-    return link
 
 
 def check_link(given: argparse.Namespace) -> Transport:

@@ -3,12 +3,10 @@
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import twinlink
-from twinlink.opening import open_attached
 
 from . import linking, outputs
 from .options import Container
@@ -43,7 +41,7 @@ def open_link(given: argparse.Namespace, tell: Callable[..., object]) -> Iterato
             recorder = link.record(given.record, overwrite=may_replace(given.record, given.overwrite))
 
     try:
-        with open_attached(record, partial(linking.open_link, given)) as link:
+        with linking.open_link(given, record) as link:
             yield link
     finally:
         if recorder is not None:

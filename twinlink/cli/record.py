@@ -9,11 +9,9 @@ With --before nothing is written until an event, a message, or SIGUSR1 says so.
 
 import argparse
 import signal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlink.opening import open_attached
 from twinlink.spelling import near
 
 from ..appkit import convert, linking, outputs, recorded_link
@@ -112,7 +110,7 @@ def run(given: argparse.Namespace) -> int:
     def record(link: "Link") -> None:
         recorders.append(link.record(given.out, **options))
 
-    with Stop() as stop, open_attached(record, partial(linking.open_link, given)) as link:
+    with Stop() as stop, linking.open_link(given, record) as link:
         (recorder,) = recorders
         signal.signal(signal.SIGUSR1, lambda *_: recorder.trigger("SIGUSR1"))
         watch = linking.Watch(_NAME, link)

@@ -104,7 +104,7 @@ def check_issued(der: bytes, where: str) -> str:
 
 
 class Issued(NamedTuple):
-    """What a certificate of an authority says: its common name, its host's names and addresses, when it expires."""
+    """What a certificate of an authority says: common name, its host's names and addresses, when it expires (UTC)."""
 
     name: str
     hosts: frozenset[str]

@@ -1,6 +1,6 @@
 """Files from elsewhere, read up to a limit: a small one may unpack to more than this host's memory.
 
-Files of ours are there when they are whole.
+A file that is written here gets its name when it is whole.
 """
 
 import errno

@@ -80,9 +80,10 @@ class Peer:
         behind: by its last hello, it has not read all that has arrived.
         hears: how many sessions it hears, by its last hello.
         joining: it does not get messages yet.  It is not up, and is not listed in hellos.
-        start_sent: the number of the first hello that said what this side owes it, from where on.
-        start_known: it has said what it owes this side; or it hears this side and has not said it for long: in
-            ``hellos_without_start`` hellos since ``without_start_mono_ns``.
+        start_sent: the number of the first hello that said what this side owes it, from where on, since it came up; 0:
+            none has.
+        start_known: it has said what it owes this side; or it has read that this side hears it, and has not said it for
+            long: in ``hellos_without_start`` hellos since ``without_start_mono_ns``.
         hello_octets: of the hello with which it was first heard, whose flows are remembered.
         interrupted: until its last hello, hellos did not get through for a while.
     """
@@ -214,7 +215,7 @@ class PeerTable:
             self.sessions.pop(epoch, None)  # the youngest is the last
             peer = self.sessions[epoch] = Peer(hello.node, epoch, confirmed, flows=hello.flows, hello_octets=octets)
         elif peer.state is PeerState.SILENT:
-            peer.state, peer.confirmed_mono_ns, peer.start_sent = PeerState.DEAF, 0, 0
+            peer.state, peer.confirmed_mono_ns = PeerState.DEAF, 0
         peer.repairs, peer.runs, peer.max_payload = hello.repairs, hello.runs, hello.max_payload
         peer.detect, peer.behind, peer.joining = hello.detect, hello.behind, joining
         peer.hears = len(hello.heard)
@@ -335,6 +336,7 @@ class PeerTable:
     @staticmethod
     def _suspend(peer: Peer, state: PeerState, now_mono_ns: int) -> PeerTransition:
         peer.state, peer.state_mono_ns, peer.confirmed = state, now_mono_ns, now_mono_ns
+        peer.start_sent = 0  # it is said anew when the peer comes up again: those hellos may have been lost
         return PeerTransition(peer, state.value)
 
     @staticmethod

@@ -104,7 +104,9 @@ class ReceiveLoop:
         fast = _monotonic_ns() < self._fast_hello_until_ns
         received = receive(0 if not port_probe.reachable else FAST_HELLO_S if fast else timeout_s)
         if received is None:
-            result = port_probe.probe(timeout_s)
+            result, received = port_probe.probe(timeout_s), receive(0)
+            if received is not None:
+                return received  # it came meanwhile, over a connection that is not to be given up with what is behind
             if result is not None and self._driver.on_probe_result(result):
                 self._fast_hello_until_ns = _monotonic_ns() + FAST_HELLO_NS
             elif fast:

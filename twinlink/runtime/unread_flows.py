@@ -7,7 +7,7 @@ from ..protocol.session import ReceiveFlow
 from ..spelling import near
 
 LOOK_NS = 1_000_000_000
-STATE_FLOWS = "state."  # of `link.state`: a state that no peer sets anything in is no misspelt flow
+STATE_FLOWS = "state."  # and the name of a `link.state`: one that no peer sets anything in is no misspelt flow
 PATIENCE_LOOKS = 5  # in which a program may open its receivers one after the other
 
 logger = logging.getLogger("twinlink")
@@ -27,17 +27,31 @@ class UnreadFlows:
         if self._told or mono_ns < self._next_mono_ns:
             return
         self._next_mono_ns = mono_ns + LOOK_NS
-        flows = [one for one in self._flows.values() if not one.flow.startswith(STATE_FLOWS)]
-        idle = [one.flow for one in flows if one.subscribed and not one.streams]
-        unread = [one for one in flows if not one.subscribed and one.queue]
-        if len(idle) < sum(one.subscribed for one in flows):  # something is read: only a name that is like it counts
-            unread = [one for one in unread if near(one.flow, idle)]
-        self._looks = self._looks + 1 if idle and unread else 0
+        flows = list(self._flows.values())
+        states = [one for one in flows if one.flow.startswith(STATE_FLOWS)]
+        others = [one for one in flows if not one.flow.startswith(STATE_FLOWS)]
+        reads = any(one.subscribed and one.streams for one in others)
+        found = _mistaken(others, "receivers", only_alike=reads) or _mistaken(states, "states", only_alike=True)
+        self._looks = self._looks + 1 if found else 0
         if self._looks > PATIENCE_LOOKS:
             self._told = True
-            flow = unread[0]
-            logger.warning(
-                "%s: nothing reads flow %r here (messages that wait: %d), and the receivers of %s get nothing%s: call "
-                "link.receiver(%r), or have it sent under the other name",
-                node, flow.flow, flow.queued, ", ".join(map(repr, idle[:3])), near(flow.flow, idle), flow.flow,
-            )  # fmt: skip
+            logger.warning("%s: %s", node, found)
+
+
+def _mistaken(flows: list[ReceiveFlow], what: str, only_alike: bool) -> str:
+    """Which flow nothing reads, beside others of the kind ``what`` that get nothing; empty: none is taken for misspelt.
+
+    ``only_alike``: their names must be similar.
+    """
+    idle = [one.flow.removeprefix(STATE_FLOWS) for one in flows if one.subscribed and not one.streams]
+    for flow in [one for one in flows if idle and not one.subscribed and one.queue]:
+        name = flow.flow.removeprefix(STATE_FLOWS)
+        meant = near(name, idle)
+        if meant or not only_alike:
+            call = f"link.{'state' if what == 'states' else 'receiver'}({name!r})"
+            return (
+                f"nothing reads flow {flow.flow!r} here (messages that wait: {flow.queued}), and the {what} of "
+                f"{', '.join(map(repr, idle[:3]))} get nothing{meant}: "
+                f"call {call}, or have it sent under the other name"
+            )
+    return ""

@@ -25,7 +25,10 @@ UNCONFIRMED_S = 1.0  # a broker loses no hello: a peer that confirms none for so
 
 
 class MqttProblem:
-    """The problem of one transport with its broker, whose refusals are in the log."""
+    """The problem of one transport with its broker.
+
+    ``authentication`` is of this side, None without an identity; ``log`` takes what the broker refuses.
+    """
 
     def __init__(
         self, endpoint: Endpoint, authentication: "MqttIdentity | None", refusals: Refusals, log: BrokerLog

@@ -28,7 +28,10 @@ MESSAGE_OCTETS = 1024  # that Zenoh takes for each message that waits to be read
 
 
 class ZenohConnections:
-    """Those of one listener, of which ``backlog`` are in the handshake of TLS; ``ended`` counts by option."""
+    """The connections of one listener; ``backlog`` has those that are in the handshake of TLS.
+
+    ``ended`` counts connections that were ended, by option; ``over_tls``: whether the listener has an identity.
+    """
 
     def __init__(self, endpoint: Endpoint, options: ZenohOptions, ended: Counter[str], over_tls: bool) -> None:
         self._port = endpoint.port

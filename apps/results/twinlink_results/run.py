@@ -3,6 +3,7 @@
 Everything else in it is computed from these (`twinlink report`).
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,10 @@ class Run:
                     tables = [table for table in sides[side] if len(table)]
                     if tables:
                         path = records.file(self.folder / RECORDS, cell_id, side)
-                        part = path.with_name(f"{path.name}.part")
+                        part = path.with_name(f"{path.name}.{os.getpid()}.part")
                         parts[part] = path
                         records.write(part, np.concatenate(tables).astype(dtype))
-            part = self.folder / f"{RUN}.part"
+            part = self.folder / f"{RUN}.{os.getpid()}.part"
             parts[part] = self.folder / RUN
             part.write_text(to_json(self.content, indent=1) + "\n")
         except OSError:  # such as a full disk

@@ -142,6 +142,22 @@ def says_what_it_owes() -> Trace:
     return trace
 
 
+def says_what_it_owes_again() -> Trace:
+    """To a peer that was down: what it confirms when it comes up again left after the hellos that said it."""
+    trace = Trace(
+        "| `since` | for peers that came up, by epoch, until their hellos confirm one that said it: "
+        "for each flow, the first sequence owed to them."
+    )
+    trace.send("f")
+    trace.up()
+    trace.wait(100)
+    trace.hello(confirms=None)
+    trace.wait(100)
+    trace.hello()
+    trace.transmits({**HELLO, "body": {"since": {PEER: {"f": 1}}}})
+    return trace
+
+
 def says_which_flows_it_does_not_repair() -> Trace:
     trace = Trace("| `detect` | flows on which it does not repair although it `repairs` |")
     trace.up()
