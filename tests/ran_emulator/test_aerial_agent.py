@@ -4,6 +4,7 @@ import json
 import shutil
 import struct
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,8 @@ class SampleDApp:
         for _ in range(int(patience() * 5)):
             numbers.add(number := next(self._ids))
             self.send(kind, id=number, **body)
-            while self._inward.poll(200):
+            again = time.monotonic() + 0.2  # indications of other dApps' subscriptions come all the while
+            while self._inward.poll(max(0, int((again - time.monotonic()) * 1000))):
                 message: Message = json.loads(self._inward.recv())
                 if message.get("requestId") in numbers:
                     return message
@@ -80,7 +82,10 @@ class SampleDApp:
         return json.loads(self._inward.recv()) if self._inward.poll(int(seconds * 1000)) else None
 
     def close(self) -> None:
-        self._context.destroy(linger=0)
+        """Its indications would come to the next one, too."""
+        if self.dapp:
+            self.send("releaseMessage", id=next(self._ids))
+        self._context.destroy(linger=1000)
 
 
 @pytest.fixture(scope="module")
