@@ -88,8 +88,7 @@ def open(
         options={**limited, **rest, **options},
     )
     link_options.warn_if_open(prepared, transport)
-    if prepared.identity is not None:
-        node = prepared.identity.name
+    node = prepared.identity.name if prepared.identity is not None else node
     limits = Limits(max_frame=prepared.max_frame, **limited)
     return Link(prepared, name=transport, node=node, limits=limits, attach=_attach.get(), **rest)
 

@@ -36,6 +36,7 @@ _CONSUMED_S = 1.0  # a pong takes a message at once; its link tells so within 0.
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping", host=_PONG)
     parser.add_argument(
         "-s",

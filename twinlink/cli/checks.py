@@ -62,6 +62,7 @@ class Row:
 
 
 def python() -> Iterator[Row]:
+    """The interpreter."""
     yield Row("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")  # pip has checked the version
 
 

@@ -30,6 +30,7 @@ _PREAMBLE = {
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="bash or zsh")
     parser.add_argument(
         "program",
@@ -42,6 +43,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
+    """Print the script."""
     import shtab
 
     from twinlink import cli

@@ -21,6 +21,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "--role",
         choices=("any", "gnb", "twin"),

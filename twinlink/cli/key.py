@@ -48,6 +48,7 @@ _ROUTER_PORT, _BROKER_PORT = 7447, 8883
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("action", choices=tuple(_RUN), metavar="ACTION", help=f"one of {', '.join(_RUN)}, as above")
     parser.add_argument(
         "subject", nargs="*", default=None, metavar="SUBJECT", help="what the action takes: NAME, LINE..., as above"
@@ -77,6 +78,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
+    """Run the action."""
     if given.identity is None:
         raise ConfigurationError("give the folder of the identity: --identity DIR, or TWINLINK_IDENTITY")
     _become_owner(given.identity)

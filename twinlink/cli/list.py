@@ -25,6 +25,7 @@ twinlink list 10.0.0.5 --json            # for a script
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_link_options(parser, listens=False, host="a program")
     parser.add_argument(
         "--time", type=convert.above_0, default=2.0, metavar="S", help="how long to look, which the rates are of, in s"

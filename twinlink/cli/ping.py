@@ -28,6 +28,7 @@ _NO_PEER_S = 0.5  # between messages while no peer is up, with --interval 0
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping", host="twinlink pong")
     parser.add_argument(
         "-c", "--count", type=convert.count, metavar="N", help="messages to send; by default until Ctrl-C"

@@ -31,6 +31,7 @@ twinlink pong --http 127.0.0.1:9464  # with metrics, also for twinlink top
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_options(parser, listens=True, flow="ping")
     linking.add_mirror_option(parser)
     service.add_http_option(parser)

@@ -30,6 +30,7 @@ _CHUNK = 65536
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="files to send, each as one message")
     linking.add_options(parser, listens=False, flow="data")
     linking.add_mirror_option(parser)

@@ -35,6 +35,7 @@ twinlink record --out run.mcap --before 10 --after 20 --on gap,interferer
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_link_options(parser, listens=True, host="a program")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the recording, such as run.mcap")
     flow_finder.add_option(parser)

@@ -37,6 +37,7 @@ ACK_S = 5.0
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of one recording")
     linking.add_link_options(parser, listens=False)
     parser.add_argument(

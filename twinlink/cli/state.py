@@ -45,6 +45,7 @@ _RENEWALS = 3  # of a value that is held, while it would stand
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("action", choices=tuple(_RUN), metavar="ACTION", help=f"one of {', '.join(_RUN)}, as above")
     parser.add_argument("name", metavar="NAME", help="name of the state, as in link.state(NAME)")
     parser.add_argument("words", nargs="*", metavar="KEY", help="what the action takes: KEY, or KEY VALUE, as above")

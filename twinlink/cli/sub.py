@@ -45,6 +45,7 @@ twinlink sub --output messages --idle 10  # a file each, until 10 s of silence
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_options(parser, listens=True, flow="data", host="a program")
     linking.add_mirror_option(parser)
     parser.add_argument(

@@ -54,6 +54,7 @@ _DIRECTIONS = {
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "address",
         nargs="?",

@@ -38,6 +38,7 @@ _WHY = {
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="recordings of `twinlink record`")
     parser.add_argument(
         "--repair", action="store_true", help="make FILE.repaired.mcap of what is sound, where FILE is cut or damaged"

@@ -73,17 +73,21 @@ class Capture:
         self._others_left_out = 0
 
     def on_received(self, topic: bytes, frame: AnyFrame, now_ns: int) -> None:
+        """See `Tap`."""
         if frame[3:4] != FRAGMENT_KIND:  # the whole frame follows
             self._put(FrameItem(RECEIVED, topic, frame, now_ns), len(frame))
 
     def on_sent(self, flow: str, frame: MessageFrame) -> None:
+        """See `Tap`."""
         self._put(FrameItem(SENT, f"traffic/{flow}".encode(), frame, 0), len(frame))
 
     def on_control_sent(self, frames: list[tuple[bytes, bytes]], now_ns: int) -> None:
+        """See `Tap`."""
         for topic, frame in frames:
             self._put(FrameItem(SENT, topic, frame, now_ns), len(frame))
 
     def on_event(self, event: Event) -> None:
+        """See `Tap`."""
         if self._waiting < 2 * self.limit:
             self._queued_octets += ITEM_OCTETS
             self.items.append(EventItem(event))

@@ -62,6 +62,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
+        """Process id."""
         return self._process.pid
 
     @property
@@ -103,6 +104,7 @@ class ChildProcess:
         return self._process.wait()
 
     def kill(self) -> None:
+        """End it at once."""
         if self.exit_code is None:
             self._process.kill()
             self._process.wait()

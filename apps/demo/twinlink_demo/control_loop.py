@@ -74,6 +74,7 @@ class Episode:
         return None if self.installed_ns is None else self.installed_ns - self.on_ns
 
     def as_dict(self) -> dict[str, Any]:
+        """As a dictionary for the summary."""
         derived = {"required": self.required, "time_to_block_ns": self.time_to_block_ns}
         return asdict(self) | {"prbs": list(self.prbs), **derived}
 

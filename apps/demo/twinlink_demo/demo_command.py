@@ -33,6 +33,7 @@ _pace = convert.number(
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"where the results go; default {OUT}, which each demo makes again"
     )

@@ -84,10 +84,12 @@ class Evidence:
     n_prbs: int
 
     def named(self, part: str, *names: str) -> list[dict[str, Any]]:
+        """Events of a process with one of these names."""
         return [event for event in self.events[part] if event["event"] in names]
 
     @property
     def begin_ns(self) -> int | None:
+        """Time of the first record."""
         if self.playout is not None and len(self.playout.played_ns):
             return int(self.playout.played_ns[0])
         if self.rebuilt is not None and len(self.rebuilt.sent_ns):

@@ -21,6 +21,7 @@ Tables = Mapping[tuple[str, str], Table]  # by flow and side; some may be missin
 
 
 def cell_id(transport: str, flow: str) -> str:
+    """The cell id of a transport's flow, which names its files."""
     return f"{transport}-{flow}"
 
 

@@ -32,6 +32,7 @@ class TransportFolder:
         return self.path / f"{part}.jsonl"
 
     def said(self, part: str) -> Path:
+        """The stderr of a process."""
         return self.path / f"{part}.txt"
 
     def recording(self, part: str) -> Path:
@@ -45,6 +46,7 @@ class TransportFolder:
 
     @property
     def rebuilt(self) -> Path:
+        """Folder of the twin's rebuilt records."""
         return self.path / "twin"
 
     @property
@@ -97,6 +99,7 @@ class Folder:
 
     @property
     def report(self) -> Path:
+        """The page."""
         return self.path / results.REPORT
 
     def figure(self, name: str) -> Path:
@@ -104,6 +107,7 @@ class Folder:
         return self.path / name
 
     def transport(self, name: str) -> TransportFolder:
+        """The files of one transport."""
         return TransportFolder(self.path / name)
 
     def prepare(self, transports: list[str], overwrite: bool) -> None:

@@ -16,6 +16,7 @@ KINDS = {verdict.PASSED: document.GOOD, verdict.NOT_JUDGED: document.DOUBTFUL}
 
 
 def html(summary: dict[str, Any], results: dict[str, Any], drawn: list[Drawn]) -> str:
+    """The page."""
     answer = "" if summary["failed"] else verdict.answer(summary)
     return document.page(
         "demo.html",

@@ -60,11 +60,13 @@ class Progress:
         self._say(f"{self._head}: {seconds:.0f} s of uplink spectrum{slower}")
 
     def phase(self, text: str) -> None:
+        """Set the current phase."""
         self._now = text
         self._say(f"{self._head}: {text}" if self._head else text)
         self._draw()
 
     def parts(self, states: dict[str, str]) -> None:
+        """Set the state of each process."""
         self._states = states
         self._draw()
 

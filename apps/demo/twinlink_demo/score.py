@@ -31,6 +31,7 @@ class Score:
         return self.hits / (self.hits + self.missed) if self.hits + self.missed else None
 
     def as_dict(self) -> dict[str, Any]:
+        """As a dictionary for the summary."""
         return {"precision": self.precision, "recall": self.recall,
                 "hits": self.hits, "false": self.false, "missed": self.missed}  # fmt: skip
 

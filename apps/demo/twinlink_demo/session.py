@@ -80,6 +80,7 @@ class Plan:
 
     @property
     def records(self) -> int:
+        """Records to be played."""
         return self.recording.grid.n_records * self.loops
 
     @property

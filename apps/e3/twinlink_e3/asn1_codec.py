@@ -59,6 +59,7 @@ class Asn1Codec:
         self._is_g2 = generation.startswith("G2")
 
     def encode(self, pdu: Pdu) -> bytes:
+        """See `Codec`."""
         if self.generation == "G0" and isinstance(pdu, IndicationMessage) and pdu.timestamp is None:
             return encode_indication(pdu)
         if self._is_g2 and isinstance(pdu, IndicationMessage) and (octets := encode_g2_indication(pdu)) is not None:
@@ -101,6 +102,7 @@ class Asn1Codec:
             return False
 
     def encode_structure(self, structure: Structure) -> bytes:
+        """See `Codec`."""
         if isinstance(structure, IqDataIndication):
             return encode_iq_data(structure)
         if isinstance(structure, SlotIndication) and (octets := encode_slot(structure)) is not None:
@@ -116,6 +118,7 @@ class Asn1Codec:
         return encode_type(grammar.spectrum(), kind, values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
+        """See `Codec`."""
         if kind is IqDataIndication:
             data: Any = decode_iq_data(octets)
         elif kind in WRAPPED and self._is_g2:

@@ -220,6 +220,7 @@ class JsonCodec:
         return _decode(_parse(octets, MalformedPdu), len(octets))
 
     def encode_structure(self, structure: Structure) -> bytes:
+        """See `Codec`."""
         if isinstance(structure, SlotIndication) and structure.names_cells:
             return _dump(_cells_to_json(structure))
         if isinstance(structure, SlotIndication | SensingIndication):
@@ -234,6 +235,7 @@ class JsonCodec:
         return _dump(values)
 
     def decode_structure(self, kind: type[AnyStructure], octets: Octets) -> AnyStructure:
+        """See `Codec`."""
         values = _parse(octets, MalformedPdu)
         try:
             if kind in _REFERENCES:

@@ -174,6 +174,7 @@ class MessageIds:
         self._counter = count()
 
     def __call__(self) -> int:
+        """The next message id."""
         return next(self._counter) % MAX_MESSAGE_ID + 1
 
 

@@ -55,6 +55,7 @@ class RanBuffers:
 
     @property
     def row_octets(self) -> int:
+        """Octets of a row."""
         return self.antennas * ANTENNA_OCTETS
 
     @property

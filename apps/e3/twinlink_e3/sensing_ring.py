@@ -61,10 +61,12 @@ class SensingRing:
 
     @property
     def entry_octets(self) -> int:
+        """Octets of an entry."""
         return ENTRY.size + self.max_ranges * RANGE.size
 
     @property
     def octets(self) -> int:
+        """Octets of the whole."""
         return HEADER_OCTETS + self.entries * self.entry_octets
 
     def offset(self, entry: int) -> int:
@@ -74,6 +76,7 @@ class SensingRing:
         return HEADER_OCTETS + entry * self.entry_octets
 
     def header(self) -> bytes:
+        """The header."""
         return _HEADER.pack(VERSION, self.entries, self.entry_octets, self.max_ranges, RANGE.size)
 
     @classmethod

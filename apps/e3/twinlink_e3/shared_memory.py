@@ -68,6 +68,7 @@ class SharedMemoryFile:
             raise self._too_short(offset + len(buffer))
 
     def close(self) -> None:
+        """Close the file."""
         os.close(self._descriptor)
 
     def _too_short(self, size: int) -> SharedMemoryError:

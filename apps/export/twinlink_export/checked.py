@@ -27,6 +27,7 @@ class Fields:
         return self._fields.get(key) is not None
 
     def wrong(self, key: str, expected: str) -> NotReadable:
+        """The error for a value."""
         value, place = self._fields.get(key), self._place(key)
         if value is None:
             return NotReadable(f"{place} is missing: {expected} is expected")
@@ -37,24 +38,28 @@ class Fields:
         return f"{self.where} {key}" if self.where.endswith(":") else f"{self.where}.{key}"
 
     def integer(self, key: str, least: int = 0, most: int = MAX_INTEGER, default: int | None = None) -> int:
+        """A whole number."""
         value = self._fields.get(key, default)
         if type(value) is not int or not least <= value <= most:
             raise self.wrong(key, f"a whole number from {least} to {most}")
         return value
 
     def number(self, key: str, least: float, most: float, default: float | None = None) -> float:
+        """A number."""
         value = self._fields.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             raise self.wrong(key, f"a number from {least:g} to {most:g}")  # NaN is within no bounds
         return float(value)
 
     def text(self, key: str, default: str | None = None, most: int = 1024) -> str:
+        """A text."""
         value = self._fields.get(key, default)
         if not isinstance(value, str) or len(value) > most:
             raise self.wrong(key, f"a text of at most {most} characters")
         return value
 
     def object(self, key: str) -> "Fields":
+        """An object."""
         return Fields(self._place(key), self._fields.get(key))
 
     def objects(self, key: str) -> list["Fields"]:

@@ -41,6 +41,7 @@ class Label:
     comment: str = ""
 
     def encode(self) -> bytes:
+        """The payload."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod

@@ -29,6 +29,7 @@ twinlink export run.mcap --out run.npz --flows 'samples*'
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="the files of a recording")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="what to write, such as run.parquet")
     parser.add_argument(

@@ -25,6 +25,7 @@ twinlink import iq_full.sigmf-meta --out run.mcap --overwrite
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("file", type=Path, metavar="FILE", help="a .sigmf-meta or .e3rt")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the recording, such as run.mcap")
     parser.add_argument(
@@ -44,6 +45,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
+    """Import."""
     name = _MODULES.get(given.file.suffix)
     if name is None:
         advice = ": unpack the archive (`tar -xf`), and give its .sigmf-meta" if given.file.suffix == ".sigmf" else ""

@@ -55,6 +55,7 @@ class Shared:
 
     @property
     def bins(self) -> int:
+        """Subcarriers."""
         return self.n_prbs * SUBCARRIERS_PER_PRB
 
     @property
@@ -63,6 +64,7 @@ class Shared:
         return 8 if self.datatype == CF32 else 4
 
     def size(self, antennas: int) -> int:
+        """Samples of a record."""
         return antennas * self.symbols.bit_count() * self.bins
 
 

@@ -35,6 +35,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, found: Spectrum | SlotSpectrum) -> "Layout":
+        """The layout of a message."""
         if isinstance(found, Spectrum):
             return cls(None, found.n_prbs, 0, found.n_prbs, (0,), found.scs_hz, found.fft_size)
         head = replace(found, slots=(), centre_hz=0.0)
@@ -80,6 +81,7 @@ class Survey:
         self._flows = flows
 
     def look(self, message: Message) -> None:
+        """Take in a message."""
         if not wants(message.flow, self._flows):
             return
         try:

@@ -177,6 +177,7 @@ def _run(given: argparse.Namespace, carrier: Carrier, limits: Limits, sync_limit
 
 
 def make_parser() -> options.Parser:
+    """The command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Export a gNB's uplink spectrum from E3 to its digital twin, and the twin's PRB blocks to the gNB.",

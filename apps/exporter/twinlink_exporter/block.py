@@ -59,6 +59,7 @@ class Instant(NamedTuple):
 
     @classmethod
     def now(cls) -> "Instant":
+        """The current instant."""
         return cls(time.time_ns(), time.monotonic_ns())
 
 
@@ -260,6 +261,7 @@ class Blocks:
         return min((time_ns for time_ns in (self._waits_until_ns(), self.ends_ns) if time_ns is not None), default=None)
 
     def clear(self, cause: Cause, now: Instant) -> list[Todo]:
+        """Clear the current block, if any."""
         todo = self._settle("followed", now)
         if gone := self._last.standing:
             todo.append(self._empty_list())

@@ -24,6 +24,7 @@ class Controls:
         self._both = (self.block, self.policy)
 
     def propose(self, decision: Decision, received_ns: int, now: Instant) -> list[Todo]:
+        """Handle a decision that passed the guard."""
         control = self.block if isinstance(decision, PrbBlock) else self.policy
         return control.propose(decision, received_ns, now)
 
@@ -40,10 +41,13 @@ class Controls:
         return min((ns for each in self._both if (ns := each.next_timer_ns()) is not None), default=None)
 
     def clear(self, cause: Cause, now: Instant) -> list[Todo]:
+        """Clear what stands."""
         return [todo for each in self._both for todo in each.clear(cause, now)]
 
     def e3_lost(self, now: Instant) -> list[Todo]:
+        """Handle the loss of the E3 agent."""
         return [todo for each in self._both for todo in each.e3_lost(now)]
 
     def e3_ready(self, clear: bool = False, *, sequenced: bool = False) -> list[Todo]:
+        """Handle a new E3 session."""
         return [todo for each in self._both for todo in each.e3_ready(clear, sequenced=sequenced)]

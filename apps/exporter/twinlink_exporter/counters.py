@@ -36,5 +36,6 @@ class Counters:
     out_of_sync: int = 0  # times that a twin was; see `TwinSync`
 
     def decided(self, control: int, status: Status) -> None:
+        """Count what became of a decision."""
         name = f"{'blocks' if control == CONTROL_PRB_BLOCK else 'policies'}_{status}"
         setattr(self, name, getattr(self, name) + 1)

@@ -56,6 +56,7 @@ class Rejection:
 
     @property
     def rule(self) -> Rule:
+        """The broken rule."""
         return cast(Rule, self.reason.partition(":")[0])
 
 

@@ -25,6 +25,7 @@ class Digests:
         self._ready: list[Digest] = []
 
     def add_symbol(self, spectrum: Spectrum) -> None:
+        """A symbol was heard."""
         self._head = None
         self._set(self._settings_of_symbols)
         window = self._count(spectrum.observed_ns, 1)

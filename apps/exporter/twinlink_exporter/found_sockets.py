@@ -33,21 +33,26 @@ class FoundSockets:
 
     @property
     def link(self) -> str:
+        """See `E3Sockets`."""
         return self._found.link if self._found else ANY_LINK
 
     @property
     def from_ran(self) -> object:
+        """See `E3Sockets`."""
         return self._found.from_ran if self._found else None
 
     @property
     def connected(self) -> bool:
+        """See `E3Sockets`."""
         return bool(self._found and self._found.connected)
 
     @property
     def can_send(self) -> bool:
+        """See `E3Sockets`."""
         return bool(self._found and self._found.can_send)
 
     def send_setup(self, octets: bytes) -> None:
+        """See `E3Sockets`."""
         if self._is_gone:  # another agent may have the other link
             self._leave()
         self._drop_probe()
@@ -55,6 +60,7 @@ class FoundSockets:
         self._advance(time.monotonic_ns())
 
     def withdraw_setup(self) -> bool:
+        """See `E3Sockets`."""
         if self._request is None:
             return bool(self._found and self._found.withdraw_setup())
         self._drop_probe()
@@ -66,6 +72,7 @@ class FoundSockets:
         return self._found.receive_setup() if self._found and self._request is None else None
 
     def send(self, octets: bytes) -> None:
+        """See `E3Sockets`."""
         if self._found:
             self._found.send(octets)
 
@@ -75,21 +82,25 @@ class FoundSockets:
 
     @property
     def has_more(self) -> bool:
+        """See `E3Sockets`."""
         return bool(self._found and self._found.has_more)
 
     def tick(self, now_ns: int) -> bool:
+        """See `E3Sockets`."""
         self._advance(now_ns)
         lost = bool(self._found and self._found.tick(now_ns))
         self._is_gone = self._is_gone or lost
         return lost
 
     def next_tick_ns(self, now_ns: int) -> int:
+        """See `E3Sockets`."""
         times = [self._found.next_tick_ns(now_ns) if self._found else now_ns + FILE_CHECK_NS]
         if self._request is not None:
             times.append(self._silent_ns or self._next_probe_ns)
         return min(times)
 
     def close(self) -> None:
+        """See `E3Sockets`."""
         self._drop_probe()
         self._leave()
 

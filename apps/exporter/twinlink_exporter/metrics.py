@@ -54,6 +54,7 @@ class ExporterCollector(Collector):
         self._exporter = exporter
 
     def collect(self) -> Iterator[Metric]:
+        """The current metrics."""
         exporter = self._exporter
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"twinlink_exporter_{name}", text, getattr(exporter.counters, name))

@@ -85,6 +85,7 @@ class Connection:
         return int(count)
 
     def close(self) -> None:
+        """Close it."""
         with suppress(KeyError):
             self._poller.unregister(self.descriptor)
         self._socket.close()
@@ -124,17 +125,21 @@ class PosixSockets:
 
     @property
     def from_ran(self) -> int | None:
+        """See `E3Sockets`."""
         return self._in.descriptor if self._in else None
 
     @property
     def connected(self) -> bool:
+        """See `E3Sockets`."""
         return bool(self._in and self._in.connected and self.can_send)
 
     @property
     def can_send(self) -> bool:
+        """See `E3Sockets`."""
         return bool(self._out and self._out.connected)
 
     def send_setup(self, octets: bytes) -> None:
+        """See `E3Sockets`."""
         self._drop_setup()
         self._request, self._replies = octets, FrameReader()
         self._next_setup_ns = 0
@@ -148,6 +153,7 @@ class PosixSockets:
         self._advance_setup(time.monotonic_ns())
 
     def withdraw_setup(self) -> bool:
+        """See `E3Sockets`."""
         if self._request is None:
             return False
         self._drop_setup()
@@ -170,6 +176,7 @@ class PosixSockets:
         return reply
 
     def send(self, octets: bytes) -> None:
+        """See `E3Sockets`."""
         if self.can_send:
             self._outgoing.append(octets)
             self._flush(time.monotonic_ns())
@@ -188,9 +195,11 @@ class PosixSockets:
 
     @property
     def has_more(self) -> bool:
+        """See `E3Sockets`."""
         return bool(self._pdus)
 
     def tick(self, now_ns: int) -> bool:
+        """See `E3Sockets`."""
         self._advance_setup(now_ns)
         self._advance_channels(now_ns)
         self._flush(now_ns)
@@ -203,6 +212,7 @@ class PosixSockets:
         return lost
 
     def next_tick_ns(self, now_ns: int) -> int:
+        """See `E3Sockets`."""
         times = [self._next_check_ns]
         if self._request is not None and self._setup is None:
             times.append(self._next_setup_ns)
@@ -213,6 +223,7 @@ class PosixSockets:
         return min(times)
 
     def close(self) -> None:
+        """See `E3Sockets`."""
         until_ns = time.monotonic_ns() + int(LINGER_S * S)
         while self._out and time.monotonic_ns() < until_ns and (self._outgoing or self._has_unread()):
             self._flush(time.monotonic_ns())

@@ -106,6 +106,7 @@ def outcome(journal: Journal, outcome: Outcome) -> None:
 
 
 def not_cleared(journal: Journal, control: int) -> None:
+    """The RAN refused to clear."""
     event, what = _NAMES[control]
     text = "its blocked PRBs are unknown" if control == CONTROL_PRB_BLOCK else "whether it stands is unknown"
     journal.event(f"{event}-not-cleared", f"the RAN refused to clear its {what}: {text}; look at the gNB")
@@ -143,6 +144,7 @@ def holder(journal: Journal, twin: Twin | None) -> None:
 
 
 def digest_request(journal: Journal, message: twinlink.Message, reason: str) -> None:
+    """A twin asks for a digest."""
     text = f"twin {message.node or 'that has not said hello'} asks for a digest: {reason}"
     journal.complaint("digest-request", text, node=message.node, reason=reason)
 

@@ -46,6 +46,7 @@ class SensingReader:
         return found
 
     def close(self) -> None:
+        """Close the shared memory."""
         if self._file:
             self._file.close()
         self._file, self._last = None, None

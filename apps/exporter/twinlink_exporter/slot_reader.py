@@ -266,6 +266,7 @@ class SlotReader:
 
     @property
     def antennas(self) -> int:
+        """Antennas of a row."""
         return self._layout.antennas
 
     def counts(self, slot: IndicatedSlot, copied_ns: int) -> bool | None:

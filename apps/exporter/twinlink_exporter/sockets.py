@@ -28,10 +28,14 @@ class E3Sockets(Protocol):
     poller: zmq.Poller
 
     @property
-    def link(self) -> str: ...
+    def link(self) -> str:
+        """As above."""
+        ...
 
     @property
-    def from_ran(self) -> object: ...
+    def from_ran(self) -> object:
+        """As above."""
+        ...
 
     @property
     def connected(self) -> bool:

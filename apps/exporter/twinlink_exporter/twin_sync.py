@@ -59,6 +59,7 @@ class SentObservations:
         self.slots = (*kept, _Slot(now_ns, self.next_sequence))
 
     def sent(self, sequence: int) -> None:
+        """It was sent with this number."""
         self.next_sequence = sequence + 1
 
     def slot_of(self, sequence: int) -> int | None:
@@ -98,6 +99,7 @@ class TwinSync:
         self._acknowledged: dict[int, int] = {}  # number of observations, by the first of their slot
 
     def acknowledged(self, sequence: int, sent_ns: int) -> None:
+        """The twin has acknowledged an observation."""
         if sequence < self._first:
             return
         if self._newest is None or sequence > self._newest[0]:
@@ -130,6 +132,7 @@ class TwinSync:
         return acknowledged / sent if sent else None
 
     def report(self, now_ns: int) -> SyncReport:
+        """Its state."""
         limits = self._limits
         age_ns, completeness = self.age_ns(now_ns), self.completeness(now_ns)
         age_s = (self._unanswered_ns(now_ns) if age_ns is None else age_ns) / SECOND_NS

@@ -51,9 +51,11 @@ class Twins:
         self._checked_ns = 0
 
     def __bool__(self) -> bool:
+        """Whether any twin is up."""
         return bool(self._twins)
 
     def up(self, node: str, epoch: int, now_ns: int) -> None:
+        """A twin came up."""
         self._twins[epoch] = Twin(node, epoch, TwinSync(self._limits, self.sent, now_ns))
 
     def down(self, epoch: int) -> bool:
@@ -68,6 +70,7 @@ class Twins:
         return held
 
     def get(self, epoch: int) -> Twin | None:
+        """The twin with this session, if it is up."""
         return self._twins.get(epoch)
 
     def decides_by(self, epoch: int, on_flow: bool) -> bool:
@@ -107,6 +110,7 @@ class Twins:
         return None
 
     def reports(self, now_ns: int) -> list[SyncReport]:
+        """The state of each twin."""
         return [twin.sync.report(now_ns) for twin in list(self._twins.values())]
 
     def changes(self, now_ns: int) -> list[tuple[Twin, SyncReport]]:

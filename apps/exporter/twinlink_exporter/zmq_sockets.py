@@ -51,10 +51,12 @@ class ZmqSockets:
 
     @property
     def connected(self) -> bool:
+        """See `E3Sockets`."""
         return self._in_connected and self._out_connected
 
     @property
     def can_send(self) -> bool:
+        """See `E3Sockets`."""
         return self._out_connected
 
     def send_setup(self, octets: bytes) -> None:
@@ -77,6 +79,7 @@ class ZmqSockets:
         return False
 
     def receive_setup(self) -> bytes | None:
+        """See `E3Sockets`."""
         if self._request is None:
             return None
         try:
@@ -89,9 +92,11 @@ class ZmqSockets:
         return octets
 
     def send(self, octets: bytes) -> None:
+        """See `E3Sockets`."""
         self._to_ran.send(octets)
 
     def receive(self) -> bytes | None:
+        """See `E3Sockets`."""
         try:
             return self.from_ran.recv(zmq.DONTWAIT)
         except zmq.Again:
@@ -99,9 +104,11 @@ class ZmqSockets:
 
     @property
     def has_more(self) -> bool:
+        """See `E3Sockets`."""
         return False
 
     def tick(self, now_ns: int) -> bool:
+        """See `E3Sockets`."""
         lost = False
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor)["event"]
@@ -120,9 +127,11 @@ class ZmqSockets:
         return lost
 
     def next_tick_ns(self, now_ns: int) -> int:
+        """See `E3Sockets`."""
         return self._next_check_ns
 
     def close(self) -> None:
+        """See `E3Sockets`."""
         self._drop_request()
         for socket in (self.from_ran, self._monitor, self._to_ran):
             self.poller.unregister(socket)

@@ -56,6 +56,7 @@ class Block:
     ended_step: int | None = None
 
     def end(self, state: str, now_ns: int | None, step: int) -> None:
+        """It stands no more."""
         if self.ended_step is None:
             self.state, self.ended_ns, self.ended_step = state, now_ns, step
 

@@ -27,6 +27,7 @@ twinlink live --listen tcp/0.0.0.0:7447  # in place of the listener
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_link_options(parser, listens=False, host="a program")
     parser.add_argument(
         "--http",

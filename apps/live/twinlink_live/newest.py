@@ -89,6 +89,7 @@ class Newest:
         self._octets = 0  # since the last look
 
     def on_received(self, topic: bytes, frame: AnyFrame, now_ns: int) -> None:
+        """See `Tap`."""
         if not (self.active or topic in _ALWAYS_TOPICS) or bytes(frame[:4]) not in _MESSAGES:
             return
         if (flow := self._flows.get(topic)) is None:
@@ -99,6 +100,7 @@ class Newest:
         self._put(RECEIVED, flow, frame, len(frame))
 
     def on_sent(self, flow: str, frame: MessageFrame) -> None:
+        """See `Tap`."""
         if self.active or flow in ALWAYS:
             self._put(SENT, flow, frame, len(frame))
 
@@ -111,6 +113,7 @@ class Newest:
         """See `Tap`."""
 
     def on_event(self, event: Event) -> None:
+        """See `Tap`."""
         self.events.append(event)
 
     def looked(self) -> None:

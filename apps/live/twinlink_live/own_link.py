@@ -25,12 +25,15 @@ class OwnLink:
         link._driver.add_tap(self.newest)
 
     def close(self) -> None:
+        """See `Source`."""
         self._link._driver.remove_tap(self.newest)
 
     def names(self) -> dict[int, str]:
+        """See `Source`."""
         return {self._link.epoch: self.node} | {peer.epoch: peer.node for peer in self._link._session.known_peers()}
 
     def read(self) -> dict[str, Any]:
+        """See `Source`."""
         now_s = time.monotonic()
         elapsed_s, self._looked_s = now_s - self._looked_s, now_s
         stats, sessions = self._link.stats(), self._link._session.known_peers()

@@ -27,9 +27,11 @@ class SeenLink:
         """See `Source`: the link of an observer ends with the view."""
 
     def names(self) -> dict[int, str]:
+        """See `Source`."""
         return dict(self._names)
 
     def read(self) -> dict[str, Any]:
+        """See `Source`."""
         assert self._observer is not None
         sample, observation = self._observer.sample(), self._observer.observation
         if observation is not None:

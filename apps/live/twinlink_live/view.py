@@ -92,9 +92,11 @@ class View:
         self._thread = GuardedThread(self._run, "twinlink-live", again=lambda: not self._ended.is_set())
 
     def start(self) -> None:
+        """Begin to look and to send."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Look no more."""
         self._ended.set()
         self._thread.join()
         self._source.close()
@@ -113,6 +115,7 @@ class View:
 
     @property
     def is_watched(self) -> bool:
+        """Whether a browser is there."""
         return self._newest.active
 
     # On the thread of this view

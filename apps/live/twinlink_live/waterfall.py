@@ -83,6 +83,7 @@ class Waterfall:
         self.axis = axis
 
     def on_lost(self) -> None:
+        """A gap was found."""
         self._lost = True
 
     def step(self) -> tuple[int, bytes]:

@@ -168,6 +168,7 @@ class CellRun:
 def cell_entry(
     number: int, said: dict[str, Any], heard: dict[str, Any], counts_wire: bool, warm_up: int
 ) -> dict[str, Any]:
+    """The entry of run.json for one round of a cell."""
     own, other = said["usage"], heard["usage"] or {}
     entry = {
         "round": number,

@@ -46,6 +46,7 @@ _Exchanges = NDArray[np.int64]  # of shape (4, n), T1 to T4
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     linking.add_options(parser, listens=False, flow="ping", host="twinlink clock")
     parser.add_argument("--count", type=convert.count, metavar="N", help="rows to print; by default until Ctrl-C")
     parser.add_argument(

@@ -30,6 +30,7 @@ HUBS = ("own", "node-red")
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("name", choices=(_LIST, *NAMES), metavar="NAME", help=f"{_LIST}, or one of {', '.join(NAMES)}")
     parser.add_argument(
         "--quick",

@@ -48,6 +48,7 @@ _SEND_TIMEOUT_S = 0.5  # so that Ctrl-C is noticed while the link takes nothing
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("way", choices=_WAYS, metavar="|".join(_WAYS), help="what to do")
     linking.add_options(parser, listens=None, flow="mgen")
     parser.add_argument("--udp", metavar="[HOST:]PORT", help="in, both: listen here; out: MGEN listens there")

@@ -141,6 +141,7 @@ class Namespaces(Setting):
                 )  # fmt: skip
 
     def start(self) -> Pair:
+        """New workers, one in each namespace."""
         for name, holder in zip((REAL_WORLD, DIGITAL_TWIN), self._holders, strict=True):
             if (code := holder.poll()) is not None:  # otherwise the failure would name another cause
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -154,6 +155,7 @@ class Namespaces(Setting):
         return _inside(str(self._holders[side].pid))
 
     def describe(self) -> dict[str, object]:
+        """The addresses."""
         return {"addresses": dict(zip(("real_world", "digital_twin"), ADDRESSES, strict=True))}
 
 

@@ -49,6 +49,7 @@ class RemoteWorker(WorkerHandle):
         self._write(json.dumps({"start": name}).encode())
 
     def heard(self, line: bytes) -> None:
+        """Handle a line from the worker."""
         with contextlib.suppress(ValueError):
             told = json.loads(line)
             if isinstance(told, dict) and "ended" in told:
@@ -77,6 +78,7 @@ class RemoteWorker(WorkerHandle):
             raise WorkerFailed(f"on the other host ({self._remote.endpoint}): {error}", error.kind) from error
 
     def end(self) -> None:
+        """End the worker at the peer."""
         with contextlib.suppress(OSError):
             self._write(json.dumps({"end": self.name}).encode())
         self._remote.workers.pop(self._own, None)
@@ -93,10 +95,12 @@ class Remote:
         link.receiver(SAID, handler=self._heard, max_payload=ANSWER_OCTETS)
 
     def send(self, line: bytes) -> None:
+        """Send a line to a worker."""
         self._sender.send(line)
 
     @property
     def up(self) -> bool:
+        """Whether the peer is up."""
         return bool(self._link.peers())
 
     def _heard(self, message: Message) -> None:
@@ -135,6 +139,7 @@ class WorkerHost:
         self._thread.start()
 
     def close(self) -> None:
+        """End the running worker."""
         self._closing = True
         self._thread.join()
         self._end()

@@ -30,6 +30,7 @@ COMPARISON_JSON, COMPARISON_MD = "comparison.json", "comparison.md"
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "folders",
         type=Path,

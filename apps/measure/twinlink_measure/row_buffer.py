@@ -29,12 +29,14 @@ class SentRows:
         self._pack_sent, self._pack_answer = _SENT.pack_into, _ANSWER.pack_into
 
     def sent(self, sequence: int, scheduled_ns: int, sent_ns: int, mono_ns: int) -> None:
+        """Record that message ``sequence`` was sent."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_sent(self._sent, index * 24, scheduled_ns, sent_ns, mono_ns)
             self.used = index + 1
 
     def answered(self, sequence: int, mono_ns: int, t1_ns: int, t2_ns: int, t3_ns: int, t4_ns: int) -> None:
+        """Record the answer to message ``sequence``."""
         index = sequence - self.first
         if 0 <= index < self.count:
             self._pack_answer(self._answers, index * 40, mono_ns, t1_ns, t2_ns, t3_ns, t4_ns)
@@ -77,6 +79,7 @@ class ReceivedRows:
         self._pack = _ARRIVAL.pack_into
 
     def arrived(self, sequence: int, octets: int, sent_ns: int, received_ns: int) -> None:
+        """Record an arrival."""
         used = self.used
         if used == self._room:
             if used >= self._most:

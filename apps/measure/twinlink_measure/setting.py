@@ -81,6 +81,7 @@ class Pair:
         return dict(said["options"])
 
     def end(self) -> None:
+        """End both."""
         for worker in (self.real_world, self.digital_twin):
             worker.end()
         if self.relay is not None:

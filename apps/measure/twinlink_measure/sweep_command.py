@@ -40,6 +40,7 @@ twinlink sweep --require loss=0 --require rtt-p99-ms=5 --out run1
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     sweep_options.declare(parser)
 
 

@@ -24,6 +24,7 @@ _REQUIREMENTS = ("loss", "duplicates", "reordered", "rtt-p50-ms", "rtt-p99-ms")
 
 
 def declare(parser: Parser) -> None:
+    """Declare the options."""
     _add_what(parser)
     _add_how_often(parser)
     _add_where(parser)

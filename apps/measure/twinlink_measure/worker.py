@@ -78,6 +78,7 @@ class Worker:
         }
 
     def take(self, line: str) -> None:
+        """Execute the command in a line, and answer."""
         try:
             command = json.loads(line)
             number, what = command.pop("id"), str(command.pop("do"))

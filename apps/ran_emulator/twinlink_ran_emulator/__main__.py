@@ -182,6 +182,7 @@ twinlink-ran-emulator --pace max --hold 0 --http 127.0.0.1:9465
 
 
 def make_parser() -> command_line.Parser:
+    """The command's options."""
     parser = command_line.Parser(
         prog=PROGRAM,
         description="The E3 side of a gNB without a gNB: plays recorded uplink spectrum to dApps that subscribe, and "

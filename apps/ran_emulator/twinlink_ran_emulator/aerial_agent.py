@@ -78,6 +78,7 @@ class AerialAgent(Agent):
         self._given = 0
 
     def setup(self, octets: bytes) -> bytes | None:
+        """See `Agent`."""
         try:
             json.loads(octets)
         except (ValueError, RecursionError) as error:
@@ -86,6 +87,7 @@ class AerialAgent(Agent):
         return super().setup(octets)
 
     def receive(self, octets: bytes, now_ns: int) -> list[bytes]:
+        """See `Agent`."""
         try:
             pdu = self.codec.decode(octets)
         except e3.MalformedPdu:

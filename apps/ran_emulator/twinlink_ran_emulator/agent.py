@@ -172,6 +172,7 @@ class Agent:
         return e3.L1_KPM_FUNCTION if self.by_reference else e3.RAN_FUNCTION
 
     def events(self) -> list[Event]:
+        """Events since the last call."""
         events, self._events = self._events, []
         return events
 

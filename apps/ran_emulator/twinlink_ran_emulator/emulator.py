@@ -169,6 +169,7 @@ class Emulator:
 
     @property
     def counters(self) -> Counter[str]:
+        """Counters of the agent."""
         return self._agent.counters
 
     @property

@@ -35,6 +35,7 @@ class Episode:
         return cls(float(parts[0]), float(parts[1]), int(parts[2]), int(parts[3]), float(parts[4]))
 
     def records(self, period_ms: float, n_records: int) -> range:
+        """The records of the episode."""
         first = round(self.start_s * 1000 / period_ms)
         end = round((self.start_s + self.duration_s) * 1000 / period_ms)
         return range(min(first, n_records), min(end, n_records))

@@ -60,6 +60,7 @@ class Settings:
 
     @property
     def grid(self) -> Grid:
+        """The layout of the recording."""
         return Grid(round(self.seconds * 1000 / self.period_ms), self.n_prbs, self.scs_khz * 1e3, self.centre_hz)
 
 
@@ -87,6 +88,7 @@ class _Ue:
 
 
 def make(settings: Settings) -> Made:
+    """Compute a recording."""
     grid = settings.grid
     # One random stream per purpose, so that another interferer does not change the UEs and the noise.
     streams = [np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(settings.seed).spawn(5)]

@@ -17,6 +17,7 @@ class EmulatorCollector(Collector):
         self._emulator = emulator
 
     def collect(self) -> Iterator[Metric]:
+        """The current metrics."""
         emulator = self._emulator
         yield build_info()
         yield CounterMetricFamily("twinlink_ran_emulator_records", "Records played.", emulator.played)

@@ -72,12 +72,15 @@ class PosixSockets:
             raise
 
     def wait(self, timeout_ms: int) -> None:
+        """See `Sockets`."""
         self._poller.poll(timeout_ms)
 
     def watch(self, descriptor: int) -> None:
+        """See `Sockets`."""
         self._poller.register(descriptor, zmq.POLLIN)
 
     def wait_to_send(self, timeout_ms: int) -> None:
+        """See `Sockets`."""
         outward = zmq.Poller()
         for dapp in self._readers:
             if dapp.queued:
@@ -86,6 +89,7 @@ class PosixSockets:
         self._flush()
 
     def setup_request(self) -> bytes | None:
+        """See `Sockets`."""
         if self._asking is None:
             if (connection := self._accept(SETUP)) is None:
                 return None
@@ -105,6 +109,7 @@ class PosixSockets:
         return octets
 
     def answer_setup(self, octets: bytes) -> None:
+        """See `Sockets`."""
         if self._asking is not None:
             with suppress(OSError):
                 self._asking.setblocking(True)
@@ -113,6 +118,7 @@ class PosixSockets:
             self._drop_asking()
 
     def from_dapp(self) -> bytes | None:
+        """See `Sockets`."""
         self._accept_all()
         for connection in list(self._writers):
             try:
@@ -128,6 +134,7 @@ class PosixSockets:
         return None
 
     def send(self, octets: bytes) -> bool:
+        """See `Sockets`."""
         self._accept_all()
         if self._lossless:
             self._flush()
@@ -142,6 +149,7 @@ class PosixSockets:
         return True
 
     def close(self) -> None:
+        """See `Sockets`."""
         for file in self._files:
             file.unlink(missing_ok=True)
         until_s = time.monotonic() + LINGER_MS / 1000

@@ -87,6 +87,7 @@ class SlotPattern:
 
     @property
     def sensing_name(self) -> str:
+        """Name of the shared memory with sensing ranges."""
         return sensing_ring.NAME + self.suffix
 
 
@@ -135,6 +136,7 @@ class Writer:
         return self._slots is None
 
     def take(self, message: bytes) -> None:
+        """Take in a message of the emulator."""
         self._complete()
         (n_ranges,) = RANGES.unpack_from(message)
         end = RANGES.size + n_ranges * sensing_ring.RANGE.size
@@ -185,6 +187,7 @@ class Writer:
                 target[:first] = self._leakage
 
     def remove(self) -> None:
+        """Remove the shared memory."""
         self._iq.remove()
         self._sensing.remove()
 

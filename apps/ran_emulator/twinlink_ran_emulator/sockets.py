@@ -37,7 +37,9 @@ class Sockets(Protocol):
         """The next setup request, or None; answer it with `answer_setup` first."""
         ...
 
-    def answer_setup(self, octets: bytes) -> None: ...
+    def answer_setup(self, octets: bytes) -> None:
+        """Answer the setup request that came last."""
+        ...
 
     def from_dapp(self) -> bytes | None:
         """The next PDU of a dApp, or None."""

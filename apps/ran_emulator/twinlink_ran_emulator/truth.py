@@ -45,6 +45,7 @@ class Area:
     comment: str = ""
 
     def annotation(self, grid: Grid) -> dict[str, Any]:
+        """The SigMF annotation."""
         fields: dict[str, Any] = {
             "core:sample_start": self.first_record * grid.bins,
             "core:sample_count": (self.end_record - self.first_record) * grid.bins,

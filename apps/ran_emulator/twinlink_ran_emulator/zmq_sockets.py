@@ -28,12 +28,15 @@ class ZmqSockets:
         self._outward.register(self._to_dapp, zmq.POLLOUT)
 
     def wait(self, timeout_ms: int) -> None:
+        """See `Sockets`."""
         self._inward.poll(timeout_ms)
 
     def watch(self, descriptor: int) -> None:
+        """See `Sockets`."""
         self._inward.register(descriptor, zmq.POLLIN)
 
     def wait_to_send(self, timeout_ms: int) -> None:
+        """See `Sockets`."""
         self._outward.poll(timeout_ms)
 
     def setup_request(self) -> bytes | None:
@@ -46,12 +49,15 @@ class ZmqSockets:
             raise
 
     def answer_setup(self, octets: bytes) -> None:
+        """See `Sockets`."""
         self._setup.send(octets)
 
     def from_dapp(self) -> bytes | None:
+        """See `Sockets`."""
         return _take(self._from_dapp)
 
     def send(self, octets: bytes) -> bool:
+        """See `Sockets`."""
         try:
             self._to_dapp.send(octets, zmq.NOBLOCK)
         except zmq.Again:
@@ -59,6 +65,7 @@ class ZmqSockets:
         return True
 
     def close(self) -> None:
+        """See `Sockets`."""
         for file in self._files:  # ZeroMQ leaves them; now, as another process may own them later
             file.unlink(missing_ok=True)
         self._context.destroy(linger=LINGER_MS)

@@ -292,6 +292,7 @@ twinlink-replay --companion  # a desktop with displays
 
 
 def make_parser() -> options.Parser:
+    """The parser of the command's options."""
     parser = options.Parser(
         prog=PROGRAM,
         description="Rebuild the uplink spectrum in a GNU Radio flowgraph, find interference, propose PRB blocks.",

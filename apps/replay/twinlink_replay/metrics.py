@@ -45,6 +45,7 @@ class ReplayCollector(Collector):
         self._twin, self._sync, self._source = twin, sync, source
 
     def collect(self) -> Iterator[Metric]:
+        """All metrics, as of now."""
         for name, text in _TWIN.items():
             yield CounterMetricFamily(f"twinlink_replay_{name}", text, getattr(self._twin, name))
         decisions = self._twin.decisions

@@ -18,9 +18,11 @@ class Showing:
         self._view = view
 
     def on_interference(self, prbs: Sequence[int]) -> None:
+        """See `Watcher`."""
         self._view.on_interference(prbs)
 
     def on_analysed(self, records: list[Record], used: NDArray[np.bool_], interfered: NDArray[np.bool_]) -> None:
+        """See `Watcher`."""
         if not self._view.is_watched:
             return
         uses = np.where(interfered, INTERFERED, used * USED).astype(np.uint8)

@@ -28,6 +28,7 @@ _FIGURES = "gain", "harm", "taken", "kept", "used"
 
 
 def add_options(parser: Parser) -> None:
+    """Declare the options."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="the files of a recording")
     parser.add_argument(
         "--block", action="append", type=_block, metavar="PRBS[:MS]", help="a block to try; repeat for more"

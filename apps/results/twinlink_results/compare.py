@@ -244,6 +244,7 @@ def _holm(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def text(found: dict[str, Any]) -> str:
+    """The comparison for people, as Markdown."""
     a, b = (f"{found[side]['folder']} ({formatting.date(found[side]['started_ns'])})" for side in "ab")
     where = labels.SETTINGS.get(found["setting"], found["setting"])
     lines = [

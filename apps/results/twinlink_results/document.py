@@ -95,6 +95,7 @@ def cell(text: str, *below: str) -> Cell:
 
 
 def word(text: str) -> Cell:
+    """A cell of a column of words."""
     return Cell(text, "word")
 
 
@@ -105,4 +106,5 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]], words: int = 1) ->
 
 
 def picture(path: Path, title: str, caption: str, wide: bool = False, spectrum: bool = False) -> Picture:
+    """The PNG at a path."""
     return Picture(base64.b64encode(path.read_bytes()).decode("ascii"), title, caption, wide, spectrum)

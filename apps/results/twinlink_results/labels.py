@@ -46,6 +46,7 @@ class Subject:
 
     @property
     def raw(self) -> bool:
+        """Whether it is a baseline."""
         return self.line != "-"
 
     @property

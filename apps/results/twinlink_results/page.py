@@ -9,6 +9,7 @@ from .plot_style import Drawn
 
 
 def html(results: dict[str, Any], drawn: list[Drawn]) -> str:
+    """The page."""
     where = labels.setting(results)
     glance = _round_trips(results)
     searched = any(cell["mode"] == "saturation" for cell in results["cells"])

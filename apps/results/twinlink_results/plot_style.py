@@ -150,6 +150,7 @@ def log_ms(axis: Axes, label: str) -> None:
 
 
 def log_ms_x(axis: Axes) -> None:
+    """Make the x axis logarithmic, in ms; as `log_ms`."""
     if _is_positive(axis, axis.dataLim.minposx):
         axis.set_xscale("log")
         plain(axis.xaxis, axis.get_xlim())

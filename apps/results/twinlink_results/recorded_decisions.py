@@ -21,6 +21,7 @@ class RecordedDecisions:
         self.left_out = 0
 
     def take(self, payload: bytes) -> None:
+        """Take in a message of the state."""
         for story in stories_of(payload):
             self._add(story)
 

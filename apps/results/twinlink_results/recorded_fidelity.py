@@ -52,6 +52,7 @@ class RecordedFidelity:
         self._score(epoch, order.add(("received", flow, epoch), sequence, received_ns, times + payload))
 
     def end(self) -> None:
+        """Nothing follows."""
         for epoch, order in self._order.items():
             self._score(epoch, order.rest(self._newest_ns))
         for epoch, scores in self.scores.items():

@@ -33,6 +33,7 @@ _METHOD = (
 
 
 def shown(results: dict[str, Any]) -> dict[str, Any]:
+    """What the template shows there."""
     rows = table.mgen(results)
     return {
         "context": _context(),

@@ -75,6 +75,7 @@ def _decisions(told: Iterable[dict[str, Any]]) -> str:
 
 
 def text(results: dict[str, Any]) -> str:
+    """The statements as lines of text."""
     return "\n".join(f"{title}: {sentence}" for title, sentence in statements(results))
 
 

@@ -169,6 +169,7 @@ def missing(cell: dict[str, Any] | None) -> str:
 
 
 def markdown(results: dict[str, Any]) -> str:
+    """table.md."""
     where = labels.setting(results)
     lines = [f"# Latency, RTT and throughput: {where}", ""]
     if not results["complete"]:

@@ -153,10 +153,12 @@ class RawChannel(Channel):
         """The next frame, bytes-like; None if none came within a tick, or none is pending and ``wait`` is false."""
 
     def load(self, octets: int) -> None:
+        """Prepare a payload of this size."""
         self._octets = octets
         self._frame = bytearray(HEADER_OCTETS + octets)
 
     def send(self, scheduled_ns: int = 0) -> None:
+        """Send the next message."""
         sequence = self.next
         self.next = sequence + 1
         sent_ns = _time_ns()
@@ -167,6 +169,7 @@ class RawChannel(Channel):
         self.rows.sent(sequence, scheduled_ns, sent_ns, mono_ns)
 
     def exchange(self, timeout_s: float) -> bool:
+        """Send the next message and return when it is answered."""
         sequence = self.next
         self.send()
         deadline = _monotonic_ns() + int(timeout_s * 1e9)
@@ -212,6 +215,7 @@ class RawChannel(Channel):
         raise PeerLost(f"no answer from {self.endpoint} within {timeout_s:g} s")
 
     def collect(self) -> None:
+        """Start to record answers on a thread."""
         self._begin(self._collect)
 
     def _collect(self) -> None:
@@ -219,10 +223,12 @@ class RawChannel(Channel):
             self._take_in()
 
     def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
+        """Return when every message is answered, or answers have ceased."""
         self.rows.wait(quiet_s, cancelled)
         self.stop()
 
     def reflect(self, octets: int, bulk: bool) -> None:
+        """Start to answer on a thread."""
         self.expected = octets
         self._begin(self._reflect_bulk if bulk else self._reflect)
 
@@ -282,6 +288,7 @@ class RawChannel(Channel):
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread that reflects or collects."""
         self._ending.set()
         if self._thread is not None:
             self.wake()

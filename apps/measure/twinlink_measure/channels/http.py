@@ -91,11 +91,13 @@ class HttpChannel(PolledChannel):
         return super().get(wait) if self.listening or self.reflects else self.from_inbox(wait)
 
     def write(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """POST the frame."""
         octets, _ = self._request(self._writing, "POST", topic, frame)
         if octets:
             self.inbox.put(octets)
 
     def poll(self) -> bytes | None:
+        """GET a message."""
         octets, headers = self._request(self._polling, "GET", TRAFFIC)
         self.behind = int(headers.get(WAITING, 0))
         return octets or None
@@ -118,6 +120,7 @@ class HttpChannel(PolledChannel):
         return octets, response.headers
 
     def close(self) -> None:
+        """Close the connections, and end the server."""
         self._writing.close()
         self._polling.close()
         if self._loop is not None:

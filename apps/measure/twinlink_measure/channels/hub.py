@@ -38,6 +38,7 @@ class Hub:
 
 
 async def main(host: str, port: int) -> None:
+    """Serve for ever."""
     async with serve(Hub().serve, host, port, compression=None, max_size=MAX_FRAME, ping_interval=None) as server:
         print("listens", flush=True)
         await server.serve_forever()

@@ -27,6 +27,7 @@ class LinkChannel(Channel):
         self._sender: twinlink.Sender
 
     def open(self) -> None:
+        """Open the link, its sender and its receiver."""
         options = dict(self.options)
         transport, reliability = options.pop("transport"), options.pop("reliability", None)
         if self.drop_every:
@@ -48,9 +49,11 @@ class LinkChannel(Channel):
 
     @property
     def link(self) -> twinlink.Link:
+        """The link itself."""
         return self._link
 
     def close(self) -> None:
+        """Close the link and end the broker."""
         self._link.close()
         if self._broker is not None:
             self._broker.stop()
@@ -60,15 +63,18 @@ class LinkChannel(Channel):
         return dict(self.options)
 
     def wait_ready(self, timeout_s: float) -> None:
+        """Return when the other end is up."""
         try:
             self._link.wait_ready(timeout_s)
         except twinlink.PeerTimeout as error:
             raise PeerLost(str(error)) from error
 
     def load(self, octets: int) -> None:
+        """Prepare a payload of this size."""
         self._payload = bytes(octets)
 
     def send(self, scheduled_ns: int = 0) -> None:
+        """Send the next message."""
         before_ns = _time_ns()
         try:
             sequence = self._sender.send(self._payload)
@@ -93,9 +99,11 @@ class LinkChannel(Channel):
         """Nothing to do: the link's own thread receives acks."""
 
     def settle(self, quiet_s: float, cancelled: threading.Event) -> None:
+        """Return when every message is answered, or answers have ceased."""
         self.rows.wait(quiet_s, cancelled)
 
     def peer_gone(self) -> str | None:
+        """Whether the link has no peer any more."""
         return None if self._link.peers() else "the link says that its peer is gone"
 
     def reflect(self, octets: int, bulk: bool) -> None:
@@ -103,6 +111,7 @@ class LinkChannel(Channel):
         self._reflecting = True
 
     def stop(self) -> None:
+        """Stop recording."""
         self._reflecting = False
 
     def _on_message(self, message: twinlink.Message) -> None:

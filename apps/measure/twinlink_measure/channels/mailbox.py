@@ -154,6 +154,7 @@ class MailboxChannel(PolledChannel):
         """At the client: read by one request.  Raises PeerLost."""
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Write the frame, or queue it for the client's polls.  Raises PeerLost."""
         super().put(topic, frame)
         if self.listening:
             self.read.queued()

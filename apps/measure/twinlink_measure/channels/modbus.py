@@ -42,6 +42,7 @@ class ModbusChannel(MailboxChannel):
         )
 
     def open(self) -> None:
+        """Listen, or connect.  Raises OSError."""
         if self.listening:
             self._loop = LoopThread()
             self._loop.run(self._listen())
@@ -86,6 +87,7 @@ class ModbusChannel(MailboxChannel):
             await asyncio.sleep(left_s)
 
     def write_at(self, first: int, octets: bytes) -> None:
+        """Write Multiple Registers."""
         padded = octets + bytes(len(octets) % 2)
         values = list(struct.unpack(f"!{len(padded) // 2}H", padded))
         try:
@@ -95,6 +97,7 @@ class ModbusChannel(MailboxChannel):
         self._check(answer)
 
     def read_at(self, first: int, count: int) -> bytes:
+        """Read Holding Registers."""
         try:
             answer = self._reading.read_holding_registers(first // 2, count=(count + 1) // 2, device_id=READ_UNIT)
         except (ModbusException, OSError) as error:
@@ -107,6 +110,7 @@ class ModbusChannel(MailboxChannel):
             raise PeerLost(f"the Modbus server at {self.endpoint} answered with {answer}")
 
     def close(self) -> None:
+        """Close the connections, and end the server."""
         for client in (self._writing, self._reading):
             client.close()  # type: ignore[no-untyped-call]
         if self._loop is not None:

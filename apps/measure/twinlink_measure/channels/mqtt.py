@@ -23,6 +23,7 @@ class MqttChannel(RawChannel):
     """
 
     def open(self) -> None:
+        """Start the broker, and connect to it."""
         self._client: Client | None = None
         self._inbox: queue.SimpleQueue[bytes | bytearray] = queue.SimpleQueue()
         self._room = threading.Semaphore(ON_THE_WAY)
@@ -70,23 +71,28 @@ class MqttChannel(RawChannel):
             self._reflects = True
 
     def stop(self) -> None:
+        """Stop answering."""
         self._reflects = False
         super().stop()
 
     def settings(self) -> dict[str, Any]:
+        """The options."""
         return {**self.options, "network_thread": True}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Publish."""
         if self._client is not None and self._client.is_connected() and self._room.acquire(timeout=HOLD_S):
             self._client.publish(self._topics[topic], frame, self._qos)
 
     def get(self, wait: bool = True) -> Any:
+        """The next message's payload."""
         try:
             return self._inbox.get(wait, TICK_S)
         except queue.Empty:
             return None
 
     def close(self) -> None:
+        """Disconnect, and end the broker."""
         if self._client is not None:
             self._client.disconnect()
             self._client.loop_stop()

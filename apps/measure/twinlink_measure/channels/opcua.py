@@ -47,6 +47,7 @@ class OpcuaChannel(PolledChannel):
         self._sequence = 0  # of the value
 
     def open(self) -> None:
+        """Listen, or connect.  Raises OSError."""
         logging.getLogger("asyncua").setLevel(logging.ERROR)  # it warns of values that the server revised
         self._loop = LoopThread()
         try:
@@ -114,6 +115,7 @@ class OpcuaChannel(PolledChannel):
         self._run(self._to_write.write_value(_value(bytes(frame))))
 
     def poll(self) -> bytes | None:
+        """Read the variable."""
         octets: bytes = self._run(self._to_read.read_value())
         sequence, behind, _ = HEAD.unpack_from(octets.ljust(HEAD.size, b"\0"))
         if sequence == self._sequence:
@@ -129,6 +131,7 @@ class OpcuaChannel(PolledChannel):
             raise PeerLost(f"an OPC UA request to {self.endpoint} failed: {error!r}") from error
 
     def close(self) -> None:
+        """Close the session, and end the server."""
         try:
             if self._client is not None:
                 self._loop.run(self._client.disconnect())
@@ -162,6 +165,7 @@ class OpcuaSubscriptionChannel(OpcuaChannel):
             written.result(ANSWER_S)
 
     def get(self, wait: bool = True) -> bytes | None:
+        """The next frame that was written, or that a notification brought."""
         return self.from_inbox(wait)
 
     async def _connect(self) -> None:

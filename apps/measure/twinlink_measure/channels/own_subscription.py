@@ -39,6 +39,7 @@ class OwnSubscription(RawChannel):
         self._frame = bytearray(max(octets, LEAST))
 
     def send(self, scheduled_ns: int = 0) -> None:
+        """Publish the next message."""
         sequence = self.next
         self.next = sequence + 1
         _NUMBER.pack_into(self._frame, 0, sequence)

@@ -61,6 +61,7 @@ class PolledChannel(RawChannel):
         """At the client: the frame that waits longest in the server, if any; sets `behind`.  Raises PeerLost."""
 
     def settings(self) -> dict[str, Any]:
+        """The options."""
         return dict(self.options)
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
@@ -136,5 +137,6 @@ class PolledChannel(RawChannel):
             super().reflect(octets, bulk)
 
     def stop(self) -> None:
+        """Stop answering."""
         self.reflects = False
         super().stop()

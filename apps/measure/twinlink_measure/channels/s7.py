@@ -61,18 +61,21 @@ class S7Channel(MailboxChannel):
             self.read.was_read(first + count)
 
     def write_at(self, first: int, octets: bytes) -> None:
+        """Write into the data block."""
         try:
             self._writing.db_write(WRITTEN_BLOCK, first, bytearray(octets))
         except (S7Error, OSError) as error:
             raise PeerLost(f"writing DB {WRITTEN_BLOCK} at {self.endpoint} failed: {error}") from error
 
     def read_at(self, first: int, count: int) -> bytes:
+        """Read from the data block."""
         try:
             return bytes(self._reading.db_read(READ_BLOCK, first, count))
         except (S7Error, OSError) as error:
             raise PeerLost(f"reading DB {READ_BLOCK} at {self.endpoint} failed: {error}") from error
 
     def close(self) -> None:
+        """Close the connections, and end the server."""
         self._writing.disconnect()
         self._reading.disconnect()
         if self._server is not None:

@@ -46,6 +46,7 @@ class Subject:
 
 
 def over(transport: str, *programs: str, **options: Any) -> Subject:
+    """twinlink over a transport."""
     return Subject("link", "LinkChannel", {"transport": transport, "send_timeout": SEND_S, **options}, programs)
 
 

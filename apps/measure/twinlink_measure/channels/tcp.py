@@ -74,6 +74,7 @@ class TcpChannel(RawChannel):
         self._made.set()
 
     def settings(self) -> dict[str, Any]:
+        """The options of the connection."""
         return {"no_delay": True, "send_buffer": BUFFER, "receive_buffer": BUFFER}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
@@ -127,6 +128,7 @@ class TcpChannel(RawChannel):
         return count > 0
 
     def close(self) -> None:
+        """Close the connection."""
         self._closing.set()
         self._connecting.join()
         if self.listening:

@@ -33,6 +33,7 @@ class UadpChannel(RawChannel):
         self._peer: Any = None
 
     def open(self) -> None:
+        """Bind the socket.  Raises OSError."""
         host = self.endpoint.host.strip("[]")
         self._socket = socket.socket(family_of(host), socket.SOCK_DGRAM)
         self._tune()
@@ -73,6 +74,7 @@ class UadpChannel(RawChannel):
                 self._socket.sendto(encode(message), self._peer)
 
     def get(self, wait: bool = True) -> Any:
+        """The field of the next NetworkMessage."""
         try:
             octets, source = self._socket.recvfrom(MOST_OCTETS, 0 if wait else socket.MSG_DONTWAIT)
             message = decode(octets)
@@ -87,6 +89,7 @@ class UadpChannel(RawChannel):
             self._peer = source
 
     def close(self) -> None:
+        """Close the socket."""
         self._socket.close()
 
 

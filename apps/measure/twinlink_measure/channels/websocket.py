@@ -39,6 +39,7 @@ class WebsocketChannel(RawChannel):
     _server: Server | None = None
 
     def open(self) -> None:
+        """Listen, or connect.  Raises OSError."""
         self._made = threading.Event()
         self._connected = contextlib.ExitStack()
         if not self.listening:
@@ -80,6 +81,7 @@ class WebsocketChannel(RawChannel):
                 raise PeerLost(f"the WebSocket connection ended: {error}") from error
 
     def get(self, wait: bool = True) -> Any:
+        """The next message.  Raises PeerLost."""
         if self._connection is None:
             self._made.wait(TICK_S)
             return None
@@ -91,6 +93,7 @@ class WebsocketChannel(RawChannel):
             raise PeerLost(f"the WebSocket connection ended: {error}") from error
 
     def close(self) -> None:
+        """Close the connection, and end the server."""
         with contextlib.suppress(ConnectionClosed, OSError):
             self._connected.close()
         if self._server is not None:
@@ -119,6 +122,7 @@ class HubChannel(WebsocketChannel):
         self._connect()
 
     def close(self) -> None:
+        """Close the connection, and end the hub."""
         super().close()
         if self._hub is not None:
             assert self._hub.stdin is not None

@@ -60,6 +60,7 @@ class ZenohChannel(RawChannel):
     """
 
     def open(self) -> None:
+        """Open the session."""
         self._tuned = bool(self.options.get("tuned", True))
         self._publishers: dict[bytes, zenoh.Publisher] = {}
         self._patience = 0  # ticks until a recv is woken
@@ -84,6 +85,7 @@ class ZenohChannel(RawChannel):
                     self._waker.put(b"")
 
     def wake(self) -> None:
+        """Wake a blocked `get`."""
         self._waker.put(b"")
 
     def settings(self) -> dict[str, Any]:
@@ -93,6 +95,7 @@ class ZenohChannel(RawChannel):
         return {"tuned": True, "shared_memory": False, **OPTIONS}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Publish."""
         (self._publishers.get(topic) or self._publisher(topic)).put(frame)
 
     def _publisher(self, topic: bytes) -> zenoh.Publisher:
@@ -109,6 +112,7 @@ class ZenohChannel(RawChannel):
         return made
 
     def get(self, wait: bool = True) -> Any:
+        """The frame of the next message."""
         sample: zenoh.Sample | None
         if wait:
             self._patience = 2
@@ -128,6 +132,7 @@ class ZenohChannel(RawChannel):
 
 
 def configuration(endpoint: Endpoint, listening: bool, tuned: bool) -> zenoh.Config:
+    """The configuration of the session."""
     endpoints = [str(endpoint)]
     config = zenoh.Config()
     for key, value in {

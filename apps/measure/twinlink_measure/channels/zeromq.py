@@ -17,6 +17,7 @@ class ZeromqChannel(RawChannel):
     """Messages ``[topic, header + payload]``, as in the ZeroMQ guide."""
 
     def open(self) -> None:
+        """Bind, or connect."""
         bytes(REUSED_OCTETS)  # glibc keeps blocks of this size from then on, as with twinlink's transport: mallopt(3)
         self._context = zmq.Context()
         self._pub, self._sub = self._socket(zmq.PUB), self._socket(zmq.SUB)
@@ -45,13 +46,16 @@ class ZeromqChannel(RawChannel):
         return made
 
     def settings(self) -> dict[str, Any]:
+        """The options of the sockets."""
         return {"send_hwm": SEND_HWM, "receive_hwm": RECEIVE_HWM, "copy_below_octets": COPY_BELOW}
 
     def put(self, topic: bytes, frame: bytes | bytearray) -> None:
+        """Publish."""
         self._pub.send(topic, zmq.SNDMORE)
         self._pub.send(frame)
 
     def get(self, wait: bool = True) -> Any:
+        """The frame of the next message."""
         try:
             self._sub.recv(0 if wait else zmq.NOBLOCK)
         except zmq.Again:
@@ -59,4 +63,5 @@ class ZeromqChannel(RawChannel):
         return self._sub.recv() if self.expected < COPY_BELOW else self._sub.recv(copy=False).buffer
 
     def close(self) -> None:
+        """Close both sockets."""
         self._context.destroy(linger=0)

@@ -37,6 +37,7 @@ class BooleanClient(ABC):
         """Read the output."""
 
     def take(self, value: bool) -> None:
+        """A value of the output has come."""
         self.output = value
         self.news.set()
 
@@ -47,6 +48,7 @@ class ModbusClient(BooleanClient):
     polled = True
 
     async def open(self) -> None:
+        """Connect."""
         from pymodbus.client import AsyncModbusTcpClient
 
         self._client = AsyncModbusTcpClient(self.host, port=self.port, timeout=ANSWER_S, retries=0)
@@ -54,9 +56,11 @@ class ModbusClient(BooleanClient):
             raise OSError(f"no Modbus server can be reached at {self.host}:{self.port}")
 
     async def write(self, value: bool) -> None:
+        """WriteSingleRegister."""
         await self._client.write_register(0, int(value), device_id=1)
 
     async def poll(self) -> None:
+        """ReadHoldingRegisters."""
         answer = await self._client.read_holding_registers(1, count=1, device_id=1)
         if not answer.isError():
             self.take(bool(answer.registers[0] & 1))
@@ -68,6 +72,7 @@ class OpcuaClient(BooleanClient):
     polled = True
 
     async def open(self) -> None:
+        """Connect."""
         from asyncua import ua
         from asyncua.client.client import Client
 
@@ -84,6 +89,7 @@ class OpcuaClient(BooleanClient):
         await self._in.write_value(ua.DataValue(ua.Variant(value, ua.VariantType.Boolean)))
 
     async def poll(self) -> None:
+        """Read the variable."""
         self.take(bool(await self._out.read_value()))
 
 
@@ -93,6 +99,7 @@ class OpcuaSubscriber(OpcuaClient):
     polled = False
 
     async def open(self) -> None:
+        """Connect, and subscribe."""
         await super().open()
         client = self
 
@@ -108,6 +115,7 @@ class WebsocketClient(BooleanClient):
     """`websockets` on asyncio."""
 
     async def open(self) -> None:
+        """Connect."""
         from websockets.asyncio.client import connect
 
         self._client = await connect(f"ws://{self.host}:{self.port}", compression=None, ping_interval=None, proxy=None)
@@ -118,6 +126,7 @@ class WebsocketClient(BooleanClient):
             self.take(bool(json.loads(message)["value"]))
 
     async def write(self, value: bool) -> None:
+        """Send a JSON object."""
         await self._client.send(json.dumps({"name": "in", "value": value}))
 
 
@@ -125,12 +134,14 @@ class MqttClient(BooleanClient):
     """A client of the broker."""
 
     async def open(self) -> None:
+        """Connect, and subscribe."""
         from .mqtt_client import Client
 
         self._client = Client("twin", lambda payload: self.take(bool(payload[0] & 1)))
         await self._client.open(self.host, self.port, "out", 0)
 
     async def write(self, value: bool) -> None:
+        """Publish."""
         self._client.publish("in", bytes([int(value)]), 0)
 
 

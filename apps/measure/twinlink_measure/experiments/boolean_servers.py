@@ -51,6 +51,7 @@ class S7Server(BooleanServer):
     """python-snap7's server, on threads of its own."""
 
     async def start(self) -> None:
+        """Listen."""
         from snap7.server import Server
         from snap7.type import SrvArea
 
@@ -63,6 +64,7 @@ class S7Server(BooleanServer):
         self._server.start_to(self.host, self.port)
 
     async def changed(self) -> None:
+        """Put the output into its data block."""
         self._out[0] = int(self.output)
 
 
@@ -70,6 +72,7 @@ class ModbusServer(BooleanServer):
     """pymodbus."""
 
     async def start(self) -> None:
+        """Listen."""
         from pymodbus.server import ModbusTcpServer
         from pymodbus.simulator import DataType, SimData, SimDevice
 
@@ -93,6 +96,7 @@ class OpcuaServer(BooleanServer):
     """asyncua."""
 
     async def start(self) -> None:
+        """Listen."""
         from asyncua import ua
         from asyncua.server.server import Server
 
@@ -116,6 +120,7 @@ class OpcuaServer(BooleanServer):
             self.on_input(bool(value.Value.Value))
 
     async def changed(self) -> None:
+        """Write the variable."""
         from asyncua import ua
 
         variant = ua.Variant(self.output, ua.VariantType.Boolean)
@@ -126,6 +131,7 @@ class WebsocketServer(BooleanServer):
     """`websockets` on asyncio."""
 
     async def start(self) -> None:
+        """Listen."""
         from websockets.asyncio.server import serve
 
         self._clients: set[Any] = set()
@@ -140,6 +146,7 @@ class WebsocketServer(BooleanServer):
             self._clients.discard(client)
 
     async def changed(self) -> None:
+        """Send the value to all clients."""
         from websockets.asyncio.server import broadcast
 
         broadcast(self._clients, json.dumps({"name": "out", "value": self.output}))
@@ -149,12 +156,14 @@ class MqttServer(BooleanServer):
     """A client of the broker, which is the server for the twin."""
 
     async def start(self) -> None:
+        """Connect to the broker, and subscribe."""
         from .mqtt_client import Client
 
         self._client = Client("hub", lambda payload: self.on_input(bool(payload[0] & 1)))
         await self._client.open(self.host, self.port, "in", 0)
 
     async def changed(self) -> None:
+        """Publish the value."""
         self._client.publish("out", bytes([int(self.output)]), 0)
 
 

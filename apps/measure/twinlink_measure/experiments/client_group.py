@@ -43,9 +43,11 @@ class Group(ABC):
         return _HEAD.pack(self.number, client).ljust(self.given["octets"], b"\0")
 
     def is_current(self, message: bytes) -> bool:
+        """Whether a message is of this round."""
         return len(message) >= _HEAD.size and bool(_HEAD.unpack_from(message)[0] == self.number)
 
     def answered(self, message: bytes) -> None:
+        """The first client has an answer."""
         if self.is_current(message):
             self._seen.add(_HEAD.unpack_from(message)[1])
             if len(self._seen) == self.given["clients"] - 1:
@@ -67,6 +69,7 @@ class MqttGroup(Group):
     """All clients on connections of `mqtt_client`."""
 
     async def open(self) -> None:
+        """Connect all."""
         from .mqtt_client import Client
 
         given, qos = self.given, self.given["qos"]
@@ -86,6 +89,7 @@ class MqttGroup(Group):
             await asyncio.gather(*(each.open(given["host"], given["port"], QUESTION, qos) for each in some))
 
     async def ask(self, message: bytes) -> None:
+        """Publish the question."""
         self._first.publish(QUESTION, message, self.given["qos"])
 
 
@@ -93,6 +97,7 @@ class OpcuaGroup(Group):
     """All clients are asyncua's."""
 
     async def open(self) -> None:
+        """Connect all."""
         self._first, self._question = await self._client(0)
         others = range(1, self.given["clients"])
         for first in range(0, len(others), CONNECTING):
@@ -128,6 +133,7 @@ class OpcuaGroup(Group):
         return client, nodes[QUESTION]
 
     async def ask(self, message: bytes) -> None:
+        """Write the question."""
         await self._question.write_value(_value(message))
 
 
@@ -139,6 +145,7 @@ def _value(message: bytes) -> Any:
 
 
 async def main() -> None:
+    """Connect, ask, and report."""
     given = arguments()
     logging.getLogger("asyncua").setLevel(logging.CRITICAL)
     began = time.monotonic()

@@ -24,6 +24,7 @@ ROUND_S = 70.0
 
 
 def measure(run: Run) -> list[Row]:
+    """Measure each N of each system."""
     rows = []
     cases = [(part, clients) for part in run.experiment.parts for clients in run.counts["clients"]]
     _allow_files(max(run.counts["clients"]))

@@ -38,6 +38,7 @@ class Rate:
 
 
 def main() -> None:
+    """Send."""
     given = arguments()
     payload, rate = bytes(given["octets"]), Rate()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -34,6 +34,7 @@ ROUND_S = 30.0
 
 
 def measure(run: Run) -> list[Row]:
+    """Measure each part."""
     rows: list[Row] = []
     parts = run.experiment.parts
     for number, part in enumerate(parts):

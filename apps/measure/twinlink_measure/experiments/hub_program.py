@@ -26,9 +26,11 @@ class Plc:
             client.connect(host, 0, 1, port)
 
     async def write(self, value: bool) -> None:
+        """Write the input."""
         await asyncio.to_thread(self._writing.db_write, 1, 0, bytearray([int(value)]))
 
     async def read(self) -> bool:
+        """Read the output."""
         return bool((await asyncio.to_thread(self._reading.db_read, 2, 0, 1))[0] & 1)
 
 
@@ -42,10 +44,12 @@ class Hub:
         self.seen = False  # the output, as last read
 
     def on_input(self, value: bool) -> None:
+        """The twin has written."""
         self._written = value
         self.wake.set()
 
     async def carry(self) -> None:
+        """Write what the twin has written."""
         value, self._written = self._written, None
         if value is not None:
             await self._plc.write(value)
@@ -58,6 +62,7 @@ class Hub:
             await self.carry()
 
     async def look(self) -> None:
+        """Read the output."""
         self.seen = await self._plc.read()
 
 

@@ -121,5 +121,6 @@ def measure(run: Run) -> list[Row]:
 
 
 def counts(experiment: Experiment, quick: bool) -> Mapping[str, Any]:
+    """The counts of a full or quick run."""
     known = experiment.counts
     return {**known.full, **known.quick} if quick else known.full

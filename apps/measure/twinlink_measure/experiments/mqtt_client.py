@@ -61,23 +61,28 @@ class Client(asyncio.Protocol):
             raise OSError(f"the MQTT broker {self._refused}")
 
     def publish(self, topic: str, payload: bytes, qos: int) -> None:
+        """Publish."""
         number = struct.pack("!H", self._next()) if qos else b""
         self._send(Packet.PUBLISH << 4 | qos << 1, _text(topic) + number + payload)
 
     def close(self) -> None:
+        """Close the connection."""
         self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._send(Packet.CONNECT << 4, _text("MQTT") + struct.pack("!BBH", 4, 2, KEEP_ALIVE_S) + _text(self._name))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Of asyncio."""
         self._refused = self._refused or "closed the connection"
         self.connected.set()
         self.subscribed.set()
 
     def data_received(self, data: bytes) -> None:
+        """Of asyncio."""
         self._buffer += data
         while (packet := _first(self._buffer)) is not None:
             head, body, length = packet

@@ -105,6 +105,7 @@ class NodeRed:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End it."""
         self._process.kill()
         self._process.wait()
         self._thread.join(1)

@@ -117,4 +117,5 @@ def _text(value: Any) -> str:
 
 
 def failed(case: Case, reason: str) -> Row:
+    """A case that could not be measured."""
     return Row(case, status=FAILED, reason=reason)

@@ -16,6 +16,7 @@ _ALL = 3  # ETH_P_ALL
 
 
 def main() -> None:
+    """Note them."""
     sizes: Counter[int] = Counter()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL)) as taps:
         ready = select.poll()

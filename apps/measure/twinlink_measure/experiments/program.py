@@ -54,6 +54,7 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End it."""
         end_process(self._process, self._threads, END_S)
 
     def _read(self) -> None:
@@ -123,10 +124,12 @@ class Program:
 
 
 def arguments() -> dict[str, Any]:
+    """The arguments of this process."""
     return dict(json.loads(sys.argv[1]))
 
 
 def say(**told: Any) -> None:
+    """Write a line."""
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 

@@ -28,6 +28,7 @@ START_S = 0.3  # from the moment when both nodes are ready to the first cycle
 
 
 def measure(run: Run) -> list[Row]:
+    """Measure each part."""
     parts = chosen(run)
     rows: list[Row] = []
     spacings: dict[str, Floats] = {}
@@ -58,6 +59,7 @@ def draw_spacing(path: Path, spacings: Mapping[str, Floats]) -> None:
 
 
 def chosen(run: Run) -> list[Any]:
+    """The parts that this run measures."""
     tables: dict[Any, list[Any]] = {}
     for part in run.experiment.parts:
         tables.setdefault(part["case"].get("table"), []).append(part)

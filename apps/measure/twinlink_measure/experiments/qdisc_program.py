@@ -87,6 +87,7 @@ def _node(side: int) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Measure all parts."""
     given = arguments()
     plan, out = json.loads(Path(given["plan"]).read_text()), Path(given["out"])
     latency = scheduling_latency(plan["cycles"], plan["cyclictest"])

@@ -98,6 +98,7 @@ def not_the_same(experiment: Experiment, found: Mapping[str, Any]) -> tuple[str,
 
 
 def measured(found: Mapping[str, Any]) -> str:
+    """When and where it was measured."""
     system = found["system"]
     state = "" if found["complete"] else " Broken off: what was measured until then is shown."
     where = labels.EXPERIMENT_SETTINGS[found["setting"]]
@@ -130,6 +131,7 @@ def case_cells(experiment: Experiment, row: Row) -> list[str]:
 
 
 def figure_text(row: Row, name: str) -> str:
+    """A figure with its CI95."""
     value, interval = row.figures.get(name), row.interval(name)
     if value is None:
         return "-"
@@ -149,6 +151,7 @@ def _count(experiment: Experiment, key: str, value: Any) -> str:
 
 
 def markdown(sections: Iterable[Section]) -> str:
+    """Sections as Markdown."""
     lines: list[str] = []
     for number, (heading, items) in enumerate(sections):
         lines += [f"{'#' if number == 0 else '##'} {heading}", ""]

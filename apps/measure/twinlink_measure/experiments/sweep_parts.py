@@ -27,6 +27,7 @@ TIMEOUT_S = 5.0
 
 
 def measure(run: Run) -> list[Row]:
+    """Sweep each part."""
     rows: list[Row] = []
     parts = [part for part in run.experiment.parts if part["name"] in run.counts.get("parts", (part["name"],))]
     for number, part in enumerate(parts):

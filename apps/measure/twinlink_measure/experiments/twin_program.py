@@ -36,6 +36,7 @@ async def round_trip(client: BooleanClient, value: bool) -> float | None:
 
 
 async def main() -> None:
+    """Do it."""
     given = arguments()
     precise_sleep()
     client = CLIENTS[given["protocol"]](given["host"], given["port"])

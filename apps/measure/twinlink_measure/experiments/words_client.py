@@ -43,6 +43,7 @@ class HttpRequests:
         self._connection = http.client.HTTPConnection(host, port, timeout=ANSWER_S)
 
     def read(self, first: int, words: int) -> bytes:
+        """All words of the server."""
         self._connection.request("GET", "/words")
         return self._connection.getresponse().read()
 

@@ -21,11 +21,13 @@ class Sweep:
         self._s = sweep_ms / 1000
 
     async def end(self) -> None:
+        """Return at its end."""
         if self._s:
             await asyncio.sleep(self._s - math.fmod(time.monotonic(), self._s))
 
 
 async def serve_http(given: dict[str, Any], sweep: Sweep) -> None:
+    """aiohttp."""
     from aiohttp import web
 
     body = "".join(f"{value % 100_000:>6}" for value in range(given["words"])).encode()
@@ -45,6 +47,7 @@ async def serve_http(given: dict[str, Any], sweep: Sweep) -> None:
 
 
 async def serve_modbus(given: dict[str, Any], sweep: Sweep) -> None:
+    """pymodbus."""
     from pymodbus.server import ModbusTcpServer
     from pymodbus.simulator import DataType, SimData, SimDevice
 

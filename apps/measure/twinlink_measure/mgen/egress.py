@@ -105,6 +105,7 @@ class Egress:
         }
 
     def close(self) -> None:
+        """Close the sockets."""
         for one in (self._udp, self._tcp):
             if one:
                 one.close()

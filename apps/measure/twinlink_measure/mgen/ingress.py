@@ -136,6 +136,7 @@ class Ingress:
         }
 
     def close(self) -> None:
+        """Close the sockets."""
         self._counts = dict(self._counts, dropped=self._drops())
         for one in (*self._udp, *self._tcp, *self._connections):
             one.close()

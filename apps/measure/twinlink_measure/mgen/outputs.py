@@ -142,6 +142,7 @@ class Datagrams:
             self._host.go_on()
 
     def close(self) -> None:
+        """Close the socket."""
         if self._socket:
             self._socket.close()
         self._socket = None
@@ -235,6 +236,7 @@ class Connection:
             self.push()
 
     def close(self) -> None:
+        """Close the connection."""
         if self._socket:
             self._socket.close()
         self._socket = None

@@ -89,6 +89,7 @@ class Listener:
         self.stop()
 
     def log(self) -> Log:
+        """The log so far."""
         return log.read(self.path) if self.path.exists() else Log()
 
     def wait_for(self, count: int, quiet_s: float) -> None:

@@ -52,14 +52,17 @@ class Analyser(GuardedBlock, gr.decim_block):  # type: ignore[misc]
 
     @guarded
     def start(self) -> bool:
+        """Called by the scheduler."""
         self._trace = PowerTrace(self._width, self._average_records)
         self._detector = Detector(self._n_prbs, settle=False)
         return True
 
     def reset_peak(self) -> None:
+        """Reset the peak hold."""
         self._trace.reset_peak()
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
         average, peak, prbs, state = output_items
         count = len(average)
         samples = int16_of(input_items[0][: count * self._width]).reshape(count, self._width, 2)

@@ -20,6 +20,7 @@ class GuardedBlock:
     def handle_general_work(
         self, noutput_items: int, ninput_items: Sequence[int], input_items: Any, output_items: Any
     ) -> int:
+        """Called by the scheduler."""
         try:
             base: Any = super()
             return int(base.handle_general_work(noutput_items, ninput_items, input_items, output_items))

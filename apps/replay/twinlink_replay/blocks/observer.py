@@ -50,6 +50,7 @@ class Record:
 
     @property
     def n_prbs(self) -> int:
+        """PRBs in the record."""
         return len(self.samples) // SUBCARRIERS_PER_PRB if self.power is None else len(self.power)
 
 
@@ -71,6 +72,7 @@ class Observer(GuardedBlock, gr.sync_block):  # type: ignore[misc]
         self.error: Exception | None = None
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
         packets = self._packets.add(self, input_items[0])
         records = []
         for samples, tags in packets:

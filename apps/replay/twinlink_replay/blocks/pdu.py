@@ -67,6 +67,7 @@ class PduSource(GuardedBlock, gr.basic_block):  # type: ignore[misc]
 
     @guarded
     def start(self) -> bool:
+        """Called by the scheduler."""
         self._queue = self._make_queue()
         self._running, self.error = True, None
         try:
@@ -79,6 +80,7 @@ class PduSource(GuardedBlock, gr.basic_block):  # type: ignore[misc]
 
     @guarded
     def stop(self) -> bool:
+        """Called by the scheduler."""
         self._running = False
         if self._lease:
             self._lease.release()
@@ -166,11 +168,13 @@ class PduSink(GuardedBlock, gr.basic_block):  # type: ignore[misc]
 
     @guarded
     def start(self) -> bool:
+        """Called by the scheduler."""
         self._sending.open()
         return True
 
     @guarded
     def stop(self) -> bool:
+        """Called by the scheduler."""
         self._sending.close()
         return True
 

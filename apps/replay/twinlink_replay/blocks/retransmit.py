@@ -48,9 +48,11 @@ class Retransmit(GuardedBlock, gr.basic_block):  # type: ignore[misc]
         self.set_min_output_buffer(4 * self._longest)
 
     def forecast(self, noutput_items: int, ninputs: int) -> list[int]:
+        """Called by the scheduler."""
         return [self._subcarriers] * ninputs
 
     def general_work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
         samples, out = input_items[0], output_items[0]
         read = written = 0
         while len(samples) - read >= self._subcarriers and len(out) - written >= self._longest:

@@ -37,6 +37,7 @@ class SinkSender:
             self.refuse(error)
 
     def close(self) -> None:
+        """Release the link."""
         self._sender = None
         if self._lease:
             self._lease.release()

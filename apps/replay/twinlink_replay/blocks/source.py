@@ -116,6 +116,7 @@ class Source(GuardedBlock, gr.sync_block):  # type: ignore[misc]
 
     @guarded
     def start(self) -> bool:
+        """Called by the scheduler."""
         self._thread_state.hold()
         self._queue = self._make_queue()
         self._rest = self._rest[:0]
@@ -133,6 +134,7 @@ class Source(GuardedBlock, gr.sync_block):  # type: ignore[misc]
 
     @guarded
     def stop(self) -> bool:
+        """Called by the scheduler."""
         self._running = False
         if self._lease:
             self._lease.release()
@@ -169,6 +171,7 @@ class Source(GuardedBlock, gr.sync_block):  # type: ignore[misc]
         return count
 
     def work(self, input_items: list[Any], output_items: list[NDArray[np.complex64]]) -> int:
+        """Called by the scheduler."""
         out = output_items[0]
         count, start = 0, self.nitems_written(0)
         while count < len(out):

@@ -51,12 +51,14 @@ class StreamSink(GuardedBlock, gr.sync_block):  # type: ignore[misc]
 
     @guarded
     def start(self) -> bool:
+        """Called by the scheduler."""
         self._packets = self._assembler()
         self._sending.open()
         return True
 
     @guarded
     def stop(self) -> bool:
+        """Called by the scheduler."""
         self._sending.close()
         return True
 
@@ -69,6 +71,7 @@ class StreamSink(GuardedBlock, gr.sync_block):  # type: ignore[misc]
         }
 
     def work(self, input_items: list[Any], output_items: list[Any]) -> int:
+        """Called by the scheduler."""
         count = len(input_items[0])
         for samples, _ in self._packets.add(self, input_items[0]):
             payload = samples if self._payload == "cf32" else int16_of(samples)

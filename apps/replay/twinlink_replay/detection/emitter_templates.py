@@ -79,6 +79,7 @@ class EmitterTemplate:
     tone: bool
 
     def same(self, other: "EmitterTemplate") -> bool:
+        """Whether both are templates of one emitter."""
         common = min(self.end, other.end) - max(self.first, other.first)
         near = abs(float(self.level.mean() - other.level.mean())) < SAME_LEVEL
         return near and common >= SAME * (max(self.end, other.end) - min(self.first, other.first))

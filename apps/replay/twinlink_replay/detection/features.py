@@ -48,6 +48,7 @@ class PrbFeatures:
     samples: NDArray[np.int16] | None = None
 
     def part(self, records: slice) -> "PrbFeatures":
+        """The features of a slice of the records."""
         parts = [part[records] for part in (self.power, self.roughness, self.peak, self.tone_llr, self.cells)]
         samples = None if self.samples is None else self.samples[records]
         return PrbFeatures(parts[0], parts[1], parts[2], parts[3], parts[4], samples)

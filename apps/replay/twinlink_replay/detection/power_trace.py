@@ -32,4 +32,5 @@ class PowerTrace:
             np.maximum(self.peak, record, out=self.peak)
 
     def reset_peak(self) -> None:
+        """Reset the peak hold."""
         self.peak[:] = 0

@@ -84,6 +84,7 @@ class Log:
     dated: bool = True
 
     def of(self, kind: str) -> list[Event]:
+        """The events of a kind."""
         return [event for event in self.events if event.kind == kind]
 
 

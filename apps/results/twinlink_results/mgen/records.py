@@ -59,6 +59,7 @@ class Recorder:
         self._due = 0.0
 
     def add(self, row: Row) -> None:
+        """Queue a row."""
         self._rows.append(row)
 
     def write(self) -> None:
